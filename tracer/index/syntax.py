@@ -1,0 +1,534 @@
+"""What is kept of a module once LibCST has read it: its statements and expressions, without white space.
+
+These are the *facts* of a file: plain data that depends on no other module, so that files can be read in
+parallel and kept on disk under the hash of their content. Function bodies stay encoded until somebody asks
+for their statements, because most functions of a release are never asked for.
+
+Nodes are compared and hashed by identity: two equal calls at two places are two call sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Union
+
+import msgspec
+
+FACTS_VERSION = 1
+"""Counts up whenever the same source would give other facts; part of the key under which facts are kept."""
+
+
+class _Node(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """An expression or statement."""
+
+
+# --- expressions -----------------------------------------------------------------------------------------
+
+
+class Name(_Node, tag="N"):
+    """A name."""
+
+    id: str
+
+
+class Attr(_Node, tag="A"):
+    """``value.attr``."""
+
+    value: Expr
+    attr: str
+    line: int
+
+
+class Arg(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """An argument of a call. ``name`` is None for a positional one, ``*`` or ``**`` for an unpacked one."""
+
+    name: str | None
+    value: Expr
+
+
+class Call(_Node, tag="C"):
+    """``func(args)``."""
+
+    func: Expr
+    args: list[Arg]
+    line: int
+
+
+class Sub(_Node, tag="S"):
+    """``value[index]``; several subscripts make the index a tuple."""
+
+    value: Expr
+    index: Expr
+    line: int
+
+
+class Slice(_Node, tag="L"):
+    """``lower:upper:step`` inside a subscript."""
+
+    lower: Expr | None
+    upper: Expr | None
+    step: Expr | None
+
+
+class Const(_Node, tag="K"):
+    """A literal. Bytes are kept as their source text."""
+
+    value: Union[str, int, float, bool, None]  # noqa: UP007 (msgspec reads it at run time)
+
+
+class Ellipsis_(_Node, tag="E"):
+    """``...``"""
+
+
+class Seq(_Node, tag="T"):
+    """A tuple, list or set display: ``kind`` is ``tuple``, ``list`` or ``set``."""
+
+    kind: str
+    items: list[Expr]
+
+
+class Map(_Node, tag="M"):
+    """A dict display. A key of None is ``**value``."""
+
+    keys: list[Expr | None]
+    values: list[Expr]
+
+
+class Bin(_Node, tag="B"):
+    """``left op right`` with an arithmetic or bitwise operator."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+class Bool(_Node, tag="O"):
+    """``and`` or ``or`` over two operands."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+class Cmp(_Node, tag="P"):
+    """``left ops[0] rights[0] ops[1] ...``"""
+
+    left: Expr
+    ops: list[str]
+    rights: list[Expr]
+
+
+class Unary(_Node, tag="U"):
+    """``op value`` with ``not``, ``-``, ``+`` or ``~``."""
+
+    op: str
+    value: Expr
+
+
+class Cond(_Node, tag="I"):
+    """``body if test else orelse``."""
+
+    body: Expr
+    test: Expr
+    orelse: Expr
+
+
+class Lambda(_Node, tag="F"):
+    """``lambda params: body``."""
+
+    params: list[Param]
+    body: Expr
+    line: int
+
+
+class Gen(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """One ``for target in iter if tests`` of a comprehension."""
+
+    target: Expr
+    iter: Expr
+    tests: list[Expr]
+
+
+class Comp(_Node, tag="G"):
+    """A comprehension: ``kind`` is ``list``, ``set``, ``generator`` or ``dict`` (which has ``key``)."""
+
+    kind: str
+    element: Expr
+    key: Expr | None
+    gens: list[Gen]
+
+
+class Star(_Node, tag="*"):
+    """``*value`` in a display or an assignment target."""
+
+    value: Expr
+
+
+class Format(_Node, tag="J"):
+    """An f-string: the expressions and literal parts in order."""
+
+    parts: list[Expr]
+
+
+class Walrus(_Node, tag=":"):
+    """``(target := value)``."""
+
+    target: str
+    value: Expr
+
+
+class Await(_Node, tag="W"):
+    """``await value``, ``yield value`` or ``yield from value`` (``kind``)."""
+
+    kind: str
+    value: Expr | None
+
+
+Expr = Union[  # noqa: UP007
+    Name,
+    Attr,
+    Call,
+    Sub,
+    Slice,
+    Const,
+    Ellipsis_,
+    Seq,
+    Map,
+    Bin,
+    Bool,
+    Cmp,
+    Unary,
+    Cond,
+    Lambda,
+    Comp,
+    Star,
+    Format,
+    Walrus,
+    Await,
+]
+
+
+class Param(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """A parameter: ``kind`` is ``/`` (positional only), ``""``, ``*`` (the rest), ``=`` (keyword only), ``**``."""
+
+    name: str
+    annotation: Expr | None
+    default: Expr | None
+    kind: str
+
+
+# --- statements ------------------------------------------------------------------------------------------
+
+
+class Assign(_Node, tag="assign"):
+    """``targets[0] = targets[1] = ... = value``."""
+
+    targets: list[Expr]
+    value: Expr
+    line: int
+
+
+class AnnAssign(_Node, tag="ann"):
+    """``target: annotation = value``. A quoted annotation is parsed."""
+
+    target: Expr
+    annotation: Expr
+    value: Expr | None
+    line: int
+
+
+class AugAssign(_Node, tag="aug"):
+    """``target op= value``, with the operator without its ``=``."""
+
+    target: Expr
+    op: str
+    value: Expr
+    line: int
+
+
+class ExprStmt(_Node, tag="expr"):
+    """An expression as a statement. Docstrings and other bare strings are left out."""
+
+    value: Expr
+    line: int
+
+
+class Return(_Node, tag="return"):
+    """``return value``."""
+
+    value: Expr | None
+    line: int
+
+
+class Raise(_Node, tag="raise"):
+    """``raise value``."""
+
+    value: Expr | None
+    line: int
+
+
+class Jump(_Node, tag="jump"):
+    """``break`` or ``continue``."""
+
+    kind: str
+    line: int
+
+
+class Assert(_Node, tag="assert"):
+    """``assert test``."""
+
+    test: Expr
+    line: int
+
+
+class Delete(_Node, tag="del"):
+    """``del targets``."""
+
+    targets: list[Expr]
+    line: int
+
+
+class Scope(_Node, tag="scope"):
+    """``global names`` or ``nonlocal names``."""
+
+    kind: str
+    names: list[str]
+
+
+class Import(_Node, tag="import"):
+    """``import module as name``: binds ``name`` (the first part of ``module`` where there is no ``as``)."""
+
+    module: str
+    asname: str | None
+    line: int
+
+
+class ImportFrom(_Node, tag="from"):
+    """``from module import name as asname``; ``level`` counts the leading dots; a ``name`` of ``*`` is all."""
+
+    module: str
+    level: int
+    names: list[tuple[str, str | None]]
+    line: int
+
+
+class If(_Node, tag="if"):
+    """``if test: body else: orelse``; an ``elif`` is an If alone in ``orelse``."""
+
+    test: Expr
+    body: list[Stmt]
+    orelse: list[Stmt]
+    line: int
+
+
+class For(_Node, tag="for"):
+    """``for target in iter: body else: orelse``."""
+
+    target: Expr
+    iter: Expr
+    body: list[Stmt]
+    orelse: list[Stmt]
+    line: int
+
+
+class While(_Node, tag="while"):
+    """``while test: body else: orelse``."""
+
+    test: Expr
+    body: list[Stmt]
+    orelse: list[Stmt]
+    line: int
+
+
+class WithItem(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """One ``value as target``."""
+
+    value: Expr
+    target: Expr | None
+
+
+class With(_Node, tag="with"):
+    """``with items: body``."""
+
+    items: list[WithItem]
+    body: list[Stmt]
+    line: int
+
+
+class Handler(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """``except type as name: body``."""
+
+    type: Expr | None
+    name: str | None
+    body: list[Stmt]
+
+
+class Try(_Node, tag="try"):
+    """``try: body except ...: else: orelse finally: final``."""
+
+    body: list[Stmt]
+    handlers: list[Handler]
+    orelse: list[Stmt]
+    final: list[Stmt]
+    line: int
+
+
+class Case(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """One ``case``: the expressions its pattern compares with, the names it binds, its guard and its body."""
+
+    values: list[Expr]
+    names: list[str]
+    guard: Expr | None
+    body: list[Stmt]
+
+
+class Match(_Node, tag="match"):
+    """``match subject: cases``."""
+
+    subject: Expr
+    cases: list[Case]
+    line: int
+
+
+_stmts: msgspec.msgpack.Decoder[list[Stmt]] | None = None
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Func(_Node, tag="def"):
+    """A function. Its statements stay encoded until ``statements()``."""
+
+    name: str
+    params: list[Param]
+    decorators: list[Expr]
+    returns: Expr | None
+    body: msgspec.Raw
+    line: int
+    end_line: int
+    is_async: bool
+    is_generator: bool
+
+    def statements(self) -> list[Stmt]:
+        """Decode the body anew: the caller keeps it if it needs the nodes' identity."""
+        global _stmts
+        if _stmts is None:
+            _stmts = msgspec.msgpack.Decoder(list[Stmt])
+        return _stmts.decode(self.body)
+
+
+class Class(_Node, tag="class"):
+    """A class: ``keywords`` are those of its bases (``metaclass=``)."""
+
+    name: str
+    bases: list[Expr]
+    keywords: list[Arg]
+    decorators: list[Expr]
+    body: list[Stmt]
+    line: int
+    end_line: int
+
+
+Stmt = Union[  # noqa: UP007
+    Assign,
+    AnnAssign,
+    AugAssign,
+    ExprStmt,
+    Return,
+    Raise,
+    Jump,
+    Assert,
+    Delete,
+    Scope,
+    Import,
+    ImportFrom,
+    If,
+    For,
+    While,
+    With,
+    Try,
+    Match,
+    Func,
+    Class,
+]
+
+
+class ModuleFacts(msgspec.Struct, array_like=True, eq=False):
+    """A module's statements, or why it has none."""
+
+    body: list[Stmt]
+    error: str | None = None
+
+
+_module: msgspec.msgpack.Decoder[ModuleFacts] | None = None
+
+
+def encode(facts: ModuleFacts) -> bytes:
+    """Facts as MessagePack."""
+    return _encoder.encode(facts)
+
+
+def encode_body(body: list[Stmt]) -> msgspec.Raw:
+    """A function's statements, as ``Func.body`` holds them."""
+    return msgspec.Raw(_encoder.encode(body))
+
+
+def decode(data: bytes) -> ModuleFacts:
+    """Facts from MessagePack; raises ``msgspec.DecodeError`` (``ValidationError`` too) on anything else."""
+    global _module
+    if _module is None:
+        _module = msgspec.msgpack.Decoder(ModuleFacts)
+    return _module.decode(data)
+
+
+def children(node: Expr) -> Iterator[Expr]:
+    """The expressions directly inside an expression, in source order (a lambda's body included)."""
+    match node:
+        case Attr(value=value) | Star(value=value) | Unary(value=value) | Walrus(value=value):
+            yield value
+        case Call(func=func, args=args):
+            yield func
+            for arg in args:
+                yield arg.value
+        case Sub(value=value, index=index):
+            yield value
+            yield index
+        case Slice(lower=lower, upper=upper, step=step):
+            yield from (part for part in (lower, upper, step) if part is not None)
+        case Seq(items=items):
+            yield from items
+        case Map(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if key is not None:
+                    yield key
+                yield value
+        case Bin(left=left, right=right) | Bool(left=left, right=right):
+            yield left
+            yield right
+        case Cmp(left=left, rights=rights):
+            yield left
+            yield from rights
+        case Cond(body=body, test=test, orelse=orelse):
+            yield body
+            yield test
+            yield orelse
+        case Lambda(params=params, body=body):
+            yield from (p.default for p in params if p.default is not None)
+            yield body
+        case Comp(element=element, key=key, gens=gens):
+            if key is not None:
+                yield key
+            yield element
+            for gen in gens:
+                yield gen.target
+                yield gen.iter
+                yield from gen.tests
+        case Format(parts=parts):
+            yield from parts
+        case Await(value=value) if value is not None:
+            yield value
+
+
+def descend(node: Expr) -> Iterator[Expr]:
+    """An expression and all expressions inside it, outer first, in source order."""
+    yield node
+    for child in children(node):
+        yield from descend(child)
