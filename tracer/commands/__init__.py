@@ -1,0 +1,1 @@
+"""The commands of `sgltrace`, a module each; `sgltrace.cli` wires them together."""

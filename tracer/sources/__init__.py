@@ -1,0 +1,65 @@
+"""What a user may name as ``SRC``, opened as one kind of thing: a tree of modules.
+
+``open_source`` is the door; ``SourceTree`` is what the rest of the program reads.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sgltrace.errors import InputError
+from sgltrace.progress import Progress
+from sgltrace.sources.text import UndecodableSource, decode_source
+from sgltrace.sources.tree import SourceTree, UnreadableFile, module_name
+
+__all__ = ["SourceTree", "UndecodableSource", "UnreadableFile", "decode_source", "module_name", "open_source"]
+
+# The openers are imported where they are used: a run that finds nothing changed must not pay for the others.
+
+
+def open_source(requested: str, *, cache_dir: Path, progress: Progress) -> SourceTree:
+    """Open what the user named: a folder, a wheel, an sdist, ``CHECKOUT@REVISION``, or a requirement.
+
+    What exists on disk is taken before what could be fetched. Raises InputError, one line, for all that is not an
+    SGLang package or cannot be read. Downloads go to ``cache_dir``.
+    """
+    if not requested.strip():
+        raise InputError("no source named; name a checkout, a wheel, or a requirement such as sglang==0.5.9")
+    path = Path(requested).expanduser()
+    try:
+        return _open(requested, path, cache_dir, progress)
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename or requested}: {error.strerror or error}") from error
+
+
+def _open(requested: str, path: Path, cache_dir: Path, progress: Progress) -> SourceTree:
+    if path.is_dir():
+        from sgltrace.sources.folder import open_folder
+
+        return open_folder(requested, path)
+    if path.is_file():
+        from sgltrace.sources.archive import open_archive
+
+        return open_archive(requested, path, cache_dir)
+    if path.exists():
+        raise InputError(f"{requested} is neither a folder nor a file")
+    checkout, at, revision = requested.rpartition("@")
+    if at and Path(checkout).expanduser().is_dir():
+        from sgltrace.sources.revision import open_revision
+
+        return open_revision(requested, Path(checkout).expanduser(), revision)
+    from sgltrace.sources.requirement import open_requirement, parse_requirement
+
+    requirement = None if _looks_like_path(requested) else parse_requirement(requested)
+    if requirement is None:
+        raise InputError(
+            f"there is no {requested}; name a folder, a wheel, an sdist, CHECKOUT@REVISION, "
+            f"or a requirement such as sglang==0.5.9"
+        )
+    return open_requirement(requirement, requested, cache_dir, progress)
+
+
+def _looks_like_path(requested: str) -> bool:
+    separators = {"/", os.sep}
+    return requested.startswith((".", "~")) or ("://" not in requested and any(s in requested for s in separators))

@@ -1,0 +1,126 @@
+"""A source tree at a revision of a git checkout, read from git's objects; the work tree is not looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+from sgltrace.errors import InputError
+from sgltrace.model import Source
+from sgltrace.sources.tree import SourceTree, UnreadableFile, tree_in
+
+_REGULAR = ("100644", "100755")
+
+
+class GitStore:
+    """The files of one commit. A ``git cat-file --batch`` process answers the reads."""
+
+    def __init__(self, git: str, checkout: Path, commit: str) -> None:
+        self._git = git
+        self._checkout = checkout
+        self._commit = commit
+        listing = _run(git, checkout, "ls-tree", "-r", "-z", "--full-tree", commit)
+        self._objects: dict[str, str] = {}
+        for line in listing.split("\0"):
+            facts, _, name = line.partition("\t")
+            if facts.startswith(_REGULAR):
+                self._objects[name] = facts.split(" ")[2]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = -1
+
+    def names(self) -> list[str]:
+        """Every regular file of the commit, sorted."""
+        return sorted(self._objects)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file. Raises UnreadableFile."""
+        process = self._reader()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{self._objects[name]}\n".encode())
+        process.stdin.flush()
+        answer = process.stdout.readline().split()
+        if len(answer) != 3 or answer[1] != b"blob":
+            raise UnreadableFile(f"cannot read {name}: git has lost the object {self._objects[name]}")
+        data = process.stdout.read(int(answer[2]))
+        process.stdout.read(1)  # the newline behind the object
+        return data
+
+    def fingerprint(self) -> str:
+        """The commit."""
+        return self._commit
+
+    def locate(self, name: str) -> None:
+        """Nothing: the work tree may have another state."""
+
+    def _reader(self) -> subprocess.Popen[bytes]:
+        # A pipe shared with a fork would mix the answers, so each process asks its own git.
+        if self._process is None or self._owner != os.getpid():
+            self._process = subprocess.Popen(
+                [self._git, "-C", str(self._checkout), "cat-file", "--batch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._owner = os.getpid()
+        return self._process
+
+    def __del__(self) -> None:
+        process = getattr(self, "_process", None)
+        if process is not None and self._owner == os.getpid():
+            process.stdin.close()
+            process.stdout.close()
+            process.wait()
+
+
+def open_revision(requested: str, checkout: Path, revision: str) -> SourceTree:
+    """The tree of ``checkout`` at ``revision`` (a branch, tag, commit, ``HEAD~2`` ...)."""
+    git = shutil.which("git")
+    if git is None:
+        raise InputError(f"reading {requested} needs git, which is not installed; name a folder or a wheel instead")
+    within = _run(git, checkout, "rev-parse", "--show-prefix").strip().rstrip("/")
+    commit = _resolve(git, checkout, revision)
+    store = GitStore(git, checkout, commit)
+    # Releases that take their version from git's tags have it in no file.
+    return tree_in(
+        store,
+        Source(name="", version=_version_of_tag(revision), root=requested, kind="revision", requested=requested),
+        where=f"at commit {commit[:12]}",
+        within=within,
+    )
+
+
+def _resolve(git: str, checkout: Path, revision: str) -> str:
+    if not revision or revision.startswith("-"):
+        raise InputError(f"{checkout}@{revision} names no revision; write CHECKOUT@BRANCH, @TAG or @COMMIT")
+    try:
+        return _run(git, checkout, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    except InputError as error:
+        raise InputError(
+            f"{checkout} has no revision {revision!r}; `git fetch` may bring it, and "
+            f"`git branch -a` and `git tag` list what is there"
+        ) from error
+
+
+def _version_of_tag(revision: str) -> str | None:
+    try:
+        return str(Version(revision))
+    except InvalidVersion:
+        return None
+
+
+def _run(git: str, checkout: Path, *arguments: str) -> str:
+    """What a git command prints. Raises InputError with git's own first line."""
+    done = subprocess.run(
+        [git, "-C", str(checkout), *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise InputError(f"git cannot read {checkout}: {said[0] if said else 'git failed without a word'}")
+    return done.stdout
