@@ -1,0 +1,82 @@
+"""The state that a program changes: variables and fields, with branches that can be undone and joined.
+
+A key is ``(frame or object number, name)``. Every change is remembered, so that a branch costs what it changes
+and not the size of the state.
+"""
+
+from __future__ import annotations
+
+from sgltrace.index.shapes.values import Given, Unknown, Value, join
+
+Key = tuple[int, str]
+Changes = dict[Key, "Value | None"]
+"""What a branch left behind: None for a key that it removed."""
+
+MAYBE_UNSET = Unknown("not set on another way here")
+
+
+class Store:
+    """A dict of values with a trail of what was overwritten."""
+
+    def __init__(self) -> None:
+        self.values: dict[Key, Value] = {}
+        self._trail: list[tuple[Key, Value | None]] = []
+
+    def get(self, key: Key) -> Value | None:
+        """The value under a key, None if there is none."""
+        return self.values.get(key)
+
+    def set(self, key: Key, value: Value) -> None:
+        """Put a value under a key."""
+        self._trail.append((key, self.values.get(key)))
+        self.values[key] = value
+
+    def mark(self) -> int:
+        """A point to return to."""
+        return len(self._trail)
+
+    def undo(self, mark: int) -> Changes:
+        """Return to a mark. Gives what was changed since, with the latest values."""
+        changes: Changes = {}
+        for key, old in reversed(self._trail[mark:]):
+            if key not in changes:
+                changes[key] = self.values.get(key)
+            if old is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = old
+        del self._trail[mark:]
+        return changes
+
+    def changed_since(self, mark: int) -> Changes:
+        """What was changed since a mark, with the latest values, left as it is."""
+        return {key: self.values.get(key) for key, _ in self._trail[mark:]}
+
+    def apply(self, changes: Changes) -> None:
+        """Redo what a branch did."""
+        for key, value in changes.items():
+            if value is not None:
+                self.set(key, value)
+
+    def merge(self, branches: list[tuple[Changes, Given | None]]) -> None:
+        """Go on after branches that all started here, any of which may have run. ``given`` is what a branch
+        takes for granted (``topk == 1``)."""
+        if not branches:
+            return
+        keys: dict[Key, None] = {}
+        for changes, _ in branches:
+            keys.update(dict.fromkeys(changes))
+        for key in keys:
+            before = self.values.get(key)
+            merged: Value | None = None
+            given_so_far: Given | None = None
+            for changes, given in branches:
+                value = changes.get(key, before) or MAYBE_UNSET
+                if merged is None:
+                    merged, given_so_far = value, given
+                elif given and not given_so_far:
+                    merged = join(value, merged, given)
+                else:
+                    merged, given_so_far = join(merged, value, given_so_far), None
+            if merged is not None and merged is not before:
+                self.set(key, merged)
