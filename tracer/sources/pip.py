@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
+
 from sgltrace.errors import InputError
 
 _PYTHONS = ("3.12", "3.13", "3.11", "3.10", "3.14")
@@ -124,8 +126,6 @@ def _pip(*arguments: str) -> str:
 
 
 def _pip_command() -> list[str]:
-    import importlib.util
-
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     if found := shutil.which("pip") or shutil.which("pip3"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
 from sgltrace.errors import InputError
 from sgltrace.progress import Progress
 from sgltrace.sources.archive import open_archive

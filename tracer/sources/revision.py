@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
+
 from sgltrace.errors import InputError
 from sgltrace.model import Source
 from sgltrace.sources.tree import SourceTree, UnreadableFile, tree_in

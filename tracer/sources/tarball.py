@@ -11,13 +11,17 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from sgltrace.errors import InputError
 from sgltrace.sources.limits import MAX_FILE, Limits, refuse_name
 
-_OPENERS = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
+_OPENERS: dict[bytes, Callable[[Path], io.BufferedIOBase]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZ": bz2.BZ2File,
+    b"\xfd7": lzma.LZMAFile,
+}
 _WANTED = (".py", "/PKG-INFO", "/pyproject.toml")
 _STEP = 1 << 20
 
@@ -64,13 +68,12 @@ def _copy(path: Path, archive: zipfile.ZipFile) -> None:
             seen.add(member.name)
             if member.name.endswith(_WANTED) and (stream := tar.extractfile(member)) is not None:
                 archive.writestr(zipfile.ZipInfo(member.name), stream.read())
-            tar.members = []  # tarfile remembers every member it passed; nobody asks for them again
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> io.BufferedIOBase:
     with path.open("rb") as stream:
-        opener = _OPENERS.get(stream.read(2))
-    return opener(path, "rb") if opener else path.open("rb")
+        head = stream.read(2)
+    return _OPENERS[head](path) if head in _OPENERS else path.open("rb")
 
 
 class _Bounded(io.RawIOBase):
@@ -80,7 +83,7 @@ class _Bounded(io.RawIOBase):
     thousandth of their length. So both a single read and the sum of all are held below the limits.
     """
 
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
+    def __init__(self, stream: io.BufferedIOBase, path: Path) -> None:
         self._stream = stream
         self._limits = Limits(path.name, path.stat().st_size)
         self._shown = path.name

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+
 from sgltrace.errors import InputError
 from sgltrace.model import Source
 from sgltrace.sources.layout import PACKAGE, RUNTIME, Package, find_package_folder, find_version, package_name
@@ -72,6 +73,12 @@ class SourceTree:
     def locate(self, path: str) -> Path | None:
         """The file at ``path`` on the user's disk, for editors; None for archives and revisions."""
         return self._store.locate(self._package.name_of(path))
+
+    @property
+    def root_on_disk(self) -> Path | None:
+        """The source root as a folder, to which paths may be joined; None for archives, revisions, renamed copies."""
+        inside = self.locate(f"{self.package}/__init__.py")
+        return inside.parent.parent if inside and inside.parent.name == self.package else None
 
     def fingerprint(self) -> str:
         """A text that changes when the tree does: names, sizes and times of a folder, the hash of an archive."""

@@ -1,0 +1,49 @@
+# Every target makes what it needs. Wanted beforehand: Python 3.10 or later with venv, a package registry that pip
+# reaches, and for the tests a C compiler and node.
+
+PYTHON ?= python3
+SRC ?= sglang==0.5.9
+WORKSPACE ?= .sgltrace
+PYTEST ?=
+BIN := .venv/bin
+
+.PHONY: report test lint format clean
+
+# Index a release of SGLang and say where its report lies. Another one: make report SRC=sglang==0.5.12.post1
+report: .venv/installed
+	$(BIN)/sgltrace index "$(SRC)" -o "$(WORKSPACE)"
+
+# Run the tests. Some of them: make test PYTEST='-k sources'
+test: .venv/installed-dev
+	$(BIN)/python -m pytest $(PYTEST)
+
+# The linters. Type and import checkers cannot follow folders that are installed under other names, so they get the
+# layout that a wheel has.
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/lint && mkdir -p build/lint
+	cp -R tracer build/lint/sgltrace
+	cp -R reports templates build/lint/sgltrace/
+	MYPYPATH=build/lint $(BIN)/mypy -p sgltrace
+	PYTHONPATH=build/lint $(BIN)/lint-imports
+
+format: .venv/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist
+
+.venv/installed: pyproject.toml | .venv/made
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/installed-dev: pyproject.toml tests/constraints.txt | .venv/made
+	$(BIN)/python -m pip install --quiet --constraint tests/constraints.txt --editable '.[run,dev]'
+	touch $@ .venv/installed
+
+.venv/made:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "sgltrace needs Python 3.10 or later; make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	touch $@

@@ -1,0 +1,111 @@
+"""The ``sgltrace`` command: wires the commands together and turns every error into one line and an exit code.
+
+A command lives in a module of ``sgltrace.commands`` (or beside its part of the program) that has ``register(app)``;
+a new one is added to ``_app``. Those modules import what does the work inside their functions, so that the command
+starts fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from sgltrace import __version__
+from sgltrace.errors import EXIT_DONE, EXIT_INPUT, EXIT_USAGE, SgltraceError
+
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+DEBUG_VARIABLE = "SGLTRACE_DEBUG"
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line and return its exit code. Whatever goes wrong is one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        if not arguments:
+            _app()(["--help"], prog_name="sgltrace", standalone_mode=False)
+            return EXIT_USAGE
+        code = _app()(_with_whole_value(arguments), prog_name="sgltrace", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or EXIT_DONE)
+    except BrokenPipeError:
+        # The reader (head, less) has gone; Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE) == "1":
+            raise
+        text, code = _explain(error)
+        print(f"sgltrace: {text}", file=sys.stderr)
+        return code
+
+
+def _app() -> typer.Typer:
+    from sgltrace.commands import index, query
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_program)
+    for module in (index, query):
+        module.register(app)
+    return app
+
+
+def _program(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    """Shows, with evidence, where SGLang's speculative decoding is coupled to the rest of the engine."""
+    if version:
+        print(f"sgltrace {__version__}")
+        raise typer.Exit
+
+
+def _with_whole_value(arguments: list[str]) -> list[str]:
+    """``index ... --whole`` may stand without a value, which Typer's options cannot."""
+    if arguments[:1] != ["index"]:
+        return arguments
+    done = []
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        done.append("--whole=*" if argument == "--whole" and following.startswith("-") else argument)
+    return done
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """One line on what went wrong, and the exit code."""
+    if isinstance(error, SgltraceError):
+        return _one_line(str(error)), error.exit_code
+    if hasattr(error, "format_message"):  # Click's errors; where their base class lies differs among Typer's versions
+        return f"{_one_line(error.format_message())} (see `sgltrace --help`)", EXIT_USAGE
+    if isinstance(error, OSError):
+        place = f" {error.filename}" if error.filename else ""
+        return _one_line(f"cannot use{place}: {error.strerror or error}"), EXIT_INPUT
+    return f"{_bug(error)}", EXIT_BUG
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _bug(error: Exception) -> str:
+    """Write the details of an unexpected error to a file, and say where."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="sgltrace-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as stream:
+        stream.write(f"sgltrace {__version__}, Python {sys.version}\n{sys.argv}\n\n")
+        traceback.print_exception(error, file=stream)
+    text = _one_line(f"{type(error).__name__}: {error}")[:300]
+    return f"this is a bug in sgltrace: {text}; please report it with {stream.name} ({DEBUG_VARIABLE}=1 shows it here)"

@@ -1,0 +1,102 @@
+"""``sgltrace calls``, ``callers`` and ``path``: questions to the call graph of a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sgltrace.commands.output import bold, guard_text, print_json
+from sgltrace.errors import EXIT_FOUND
+from sgltrace.workspace import DEFAULT, Workspace
+
+if TYPE_CHECKING:
+    from sgltrace.insight.query import CallGraph
+    from sgltrace.model import CallEdge
+
+FunctionArgument = Annotated[
+    str, typer.Argument(metavar="FUNC", help="A function id, or a tail of one: EAGLEWorkerV2.verify.")
+]
+WorkspaceOption = Annotated[Path, typer.Option("-w", "--workspace", help="The workspace to read.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command()(calls)
+    app.command()(callers)
+    app.command()(path)
+
+
+def calls(func: FunctionArgument, workspace: WorkspaceOption = Path(DEFAULT), as_json: JsonOption = False) -> None:
+    """What a function calls, with lines and guards, and its calls whose target is not known."""
+    graph = _graph(workspace)
+    function = graph.find(func)
+    edges, unresolved = graph.calls(function), graph.unresolved(function)
+    if as_json:
+        print_json({"function": function, "calls": edges, "unresolved": unresolved})
+        return
+    _print_function(graph, function)
+    for edge in edges:
+        _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
+    for call in unresolved:
+        print(f"   ?  {call.expression}  (line {call.line}, unresolved: {call.why})")
+    if not edges and not unresolved:
+        print("   calls nothing")
+
+
+def callers(func: FunctionArgument, workspace: WorkspaceOption = Path(DEFAULT), as_json: JsonOption = False) -> None:
+    """Who calls a function, with lines and guards."""
+    graph = _graph(workspace)
+    function = graph.find(func)
+    edges = graph.callers(function)
+    if as_json:
+        print_json({"function": function, "callers": edges})
+        return
+    _print_function(graph, function)
+    for edge in edges:
+        _print_edge(edge, f"<- {edge.caller}", graph.functions[edge.caller].file)
+    if not edges:
+        print("   is called by nothing in the index")
+
+
+def path(
+    start: Annotated[str, typer.Argument(metavar="FROM", help="The function to start from.")],
+    goal: Annotated[str, typer.Argument(metavar="TO", help="The function to reach.")],
+    workspace: WorkspaceOption = Path(DEFAULT),
+    as_json: JsonOption = False,
+) -> None:
+    """A shortest call path from one function to another. Exit code 1 where there is none."""
+    graph = _graph(workspace)
+    source, target = graph.find(start), graph.find(goal)
+    edges = graph.shortest_path(source, target)
+    if as_json:
+        print_json({"from": source, "to": target, "path": edges})
+    elif edges is None:
+        print(f"the index has no call path from {source} to {target}")
+    else:
+        _print_function(graph, source)
+        for edge in edges:
+            _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
+    if edges is None:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _graph(workspace: Path) -> CallGraph:
+    from sgltrace.insight.query import CallGraph
+
+    return CallGraph(Workspace.open(workspace).load_index())
+
+
+def _print_function(graph: CallGraph, id: str) -> None:
+    function = graph.functions[id]
+    print(f"{bold(id)}  {function.file}:{function.line}")
+
+
+def _print_edge(edge: CallEdge, shown: str, file: str) -> None:
+    doubt = "" if edge.confidence >= 1 else f", confidence {edge.confidence:.2f}"
+    print(f"   {shown}  ({edge.kind}{', virtual' if edge.virtual else ''}{doubt})")
+    for site in edge.sites:
+        guards = "; ".join(guard_text(guard) for guard in site.guards)
+        print(f"        {file}:{site.line}" + (f"  {guards}" if guards else ""))

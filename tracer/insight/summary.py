@@ -1,0 +1,66 @@
+"""What an index holds, in a handful of numbers: what is printed after indexing, and kept for an unchanged re-run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sgltrace.model import Index
+
+
+def summarise(index: Index, took: str) -> dict[str, Any]:
+    """The summary as plain data. ``took`` says where the source was found; see ``lines`` for the text."""
+    return {
+        "source": {
+            "name": index.source.name,
+            "version": index.source.version,
+            "kind": index.source.kind,
+            "root": index.source.root,
+            "requested": index.source.requested,
+            "took": took,
+        },
+        "entry_points": dict(sorted(index.entry_points.items())),
+        "workers": [
+            {"class": worker.cls, "path": worker.path, "algorithms": worker.algorithms, "overlap": worker.overlap}
+            for worker in index.workers
+        ],
+        "event_loops": index.event_loops,
+        "functions": len(index.functions),
+        "functions_by_path": {
+            path: sum(path in function.paths for function in index.functions) for path in sorted(index.entry_points)
+        },
+        "calls": len(index.calls),
+        "calls_by_kind": dict(sorted(Counter(edge.kind for edge in index.calls).items())),
+        "unresolved": len(index.unresolved),
+        "skipped": [{"file": skipped.file, "why": skipped.why} for skipped in index.skipped],
+        "fields": len(index.fields),
+        "coupling_points": len(index.coupling_points),
+        "notes": index.notes,
+    }
+
+
+def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The summary as labels and texts, in the order in which a reader asks."""
+    source = summary["source"]
+    version = source["version"] or "of unknown version"
+    told = [("source", f"{source['name']} {version} ({source['kind']}): {source['took']}")]
+    for path, entry in summary["entry_points"].items():
+        told.append((f"path {path}", entry or "absent: this release creates no such worker"))
+    for worker in summary["workers"]:
+        if worker["path"] is None:
+            told.append(("other worker", f"{worker['class']} ({', '.join(worker['algorithms']) or 'no algorithm'})"))
+    on_paths = ", ".join(f"{count} on {path}" for path, count in summary["functions_by_path"].items() if count)
+    told.append(("functions", f"{summary['functions']}" + (f" ({on_paths})" if on_paths else "")))
+    kinds = sorted(summary["calls_by_kind"].items(), key=lambda item: (-item[1], item[0]))
+    told.append(("call edges", f"{summary['calls']}" + (f" ({_counted(kinds)})" if kinds else "")))
+    told.append(("unresolved", f"{summary['unresolved']} calls"))
+    for label, key in (("fields", "fields"), ("coupling points", "coupling_points")):
+        if summary[key]:
+            told.append((label, str(summary[key])))
+    told += [("skipped", f"{skipped['file']}: {skipped['why']}") for skipped in summary["skipped"]]
+    told += [("note", note) for note in summary["notes"]]
+    return told
+
+
+def _counted(kinds: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds)
