@@ -27,6 +27,14 @@ class Mismatch(Exception):
     """The two trees do not hold the same nodes."""
 
 
+class TooDeep(Exception):
+    """Nested beyond what Python itself compiles; LibCST's parser would overflow its stack and end the process."""
+
+
+LONGEST_BOOLEAN = 1000
+"""Operands of one ``and`` or ``or``, which ``ast`` holds flat and LibCST nested."""
+
+
 def _arguments(node: ast.arguments) -> list[Any]:
     positional = node.posonlyargs + node.args
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(node.defaults)) + list(node.defaults)
@@ -114,11 +122,18 @@ def _generic(node: Any) -> list[Any]:
 def spans_by_kind(source: str) -> list[list[Span]]:
     """The spans of all statements, calls, attributes, subscripts and lambdas, each in source order.
 
-    Raises SyntaxError or ValueError where ``ast`` cannot read the source, RecursionError where it is too deep.
+    Raises SyntaxError or ValueError where ``ast`` cannot read the source, TooDeep where it must not go to LibCST.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-        tree = ast.parse(source)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            tree = ast.parse(source)
+    except (RecursionError, MemoryError) as error:
+        raise TooDeep from error
+    except SyntaxError as error:
+        if "too many" in str(error.msg):  # nested parentheses, levels of indentation, statically nested blocks
+            raise TooDeep from error
+        raise
     lists: list[list[Span]] = [[] for _ in range(KINDS)]
     stack: list[Any] = [tree]
     pop, kind_of, order_of, leaves = stack.pop, _KIND.get, _ORDER.get, _LEAVES
@@ -130,6 +145,8 @@ def spans_by_kind(source: str) -> list[list[Span]]:
             lists[kind].append((node.lineno, node.end_lineno))
             if kind_class in leaves:
                 continue
+        elif kind_class is ast.BoolOp and len(node.values) > LONGEST_BOOLEAN:
+            raise TooDeep
         order = order_of(kind_class)
         for child in reversed(order(node) if order is not None else _generic(node)):
             if (isinstance(child, ast.AST) and type(child) not in leaves) or type(child) in (
@@ -144,8 +161,8 @@ def spans_by_kind(source: str) -> list[list[Span]]:
 class PairedLines:
     """Spans handed out in source order."""
 
-    def __init__(self, source: str) -> None:
-        self._spans = [iter(spans) for spans in spans_by_kind(source)]
+    def __init__(self, spans: list[list[Span]]) -> None:
+        self._spans = [iter(kind) for kind in spans]
 
     def span(self, kind: int, node: cst.CSTNode) -> Span:
         """The span of the next node of that kind; raises Mismatch where ``ast`` has no such node."""

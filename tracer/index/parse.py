@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import libcst as cst
+
 from sgltrace.index import syntax as s
 from sgltrace.index.lines import (
     ATTRIBUTE,
@@ -21,6 +22,9 @@ from sgltrace.index.lines import (
     LibcstLines,
     Mismatch,
     PairedLines,
+    Span,
+    TooDeep,
+    spans_by_kind,
 )
 
 _BINARY = {
@@ -44,25 +48,27 @@ _UNARY = {cst.Not: "not", cst.Minus: "-", cst.Plus: "+", cst.BitInvert: "~"}
 def parse_source(source: str) -> s.ModuleFacts:
     """The facts of a module. A file that LibCST cannot read gives facts with ``error`` and no statements."""
     try:
+        spans: list[list[Span]] | None = spans_by_kind(source)
+    except TooDeep:
+        return s.ModuleFacts([], "nested too deeply")
+    except (SyntaxError, ValueError):
+        spans = None  # for the running Python; LibCST may know the syntax
+    try:
         module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         return s.ModuleFacts([], f"line {error.raw_line}: {error.message.splitlines()[0]}")
-    except RecursionError:
-        return s.ModuleFacts([], "nested too deeply")
-    except (
-        Exception
-    ) as error:  # LibCST's native parser raises its own kinds; one odd file must not end the run
-        return s.ModuleFacts(
-            [], f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        )
+    except Exception as error:  # LibCST's native parser raises its own kinds; one odd file must not end the run
+        return s.ModuleFacts([], f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     try:
-        try:
-            paired = PairedLines(source)
-            body = _Converter(paired).body(module.body)
-            paired.finish()
-            return s.ModuleFacts(body)
-        except (Mismatch, SyntaxError, ValueError):
-            return s.ModuleFacts(_Converter(LibcstLines(module)).body(module.body))
+        if spans is not None:
+            try:
+                paired = PairedLines(spans)
+                body = _Converter(paired).body(module.body)
+                paired.finish()
+                return s.ModuleFacts(body)
+            except Mismatch:
+                pass
+        return s.ModuleFacts(_Converter(LibcstLines(module)).body(module.body))
     except RecursionError:
         return s.ModuleFacts([], "nested too deeply")
 
@@ -185,17 +191,13 @@ class _Converter:
 
     def integer(self, node: cst.Integer) -> s.Expr:
         value = int(node.value, 0) if node.value.strip("0_") else 0
-        return s.Const(
-            value if -(2**63) <= value < 2**63 else float(value) if value < 2**1000 else node.value
-        )
+        return s.Const(value if -(2**63) <= value < 2**63 else float(value) if value < 2**1000 else node.value)
 
     def float_(self, node: cst.Float) -> s.Expr:
         return s.Const(float(node.value))
 
     def elements(self, nodes: Sequence[cst.BaseElement]) -> list[s.Expr]:
-        return [
-            s.Star(self.expr(n.value)) if type(n) is cst.StarredElement else self.expr(n.value) for n in nodes
-        ]
+        return [s.Star(self.expr(n.value)) if type(n) is cst.StarredElement else self.expr(n.value) for n in nodes]
 
     def dict_(self, node: cst.Dict) -> s.Expr:
         keys: list[s.Expr | None] = []

@@ -1,0 +1,146 @@
+"""Reading a module: what is kept of it, its lines, and what does not stop it."""
+
+import textwrap
+
+import libcst as cst
+import pytest
+
+from sgltrace.index import parse, syntax
+from sgltrace.index.lines import LibcstLines, spans_by_kind
+from sgltrace.index.parse import parse_source
+
+
+def facts(source: str) -> list[syntax.Stmt]:
+    read = parse_source(textwrap.dedent(source))
+    assert read.error is None
+    return read.body
+
+
+def function(source: str) -> syntax.Func:
+    [found] = [statement for statement in facts(source) if isinstance(statement, syntax.Func)]
+    return found
+
+
+TRICKY = '''
+"""A docstring."""
+import os.path as path, sys
+from . import sibling
+from ..package import (name as other,
+                       second)
+
+@decorator(argument)[0]
+class Class(Base, Generic[T], metaclass=Meta):
+    field: "Optional[Thing]" = None
+    pair: dict[str, "list[int]"]
+
+    @property
+    def value(self, *rest, default=make(1), **options) -> "Thing":
+        return self.a.b(self.c[0], *rest, key=f"{self.d.e:{width()}}", **options).f
+
+async def run(a, /, b=call(2), *, c: int = other(3)):
+    async with open(a) as handle, lock():
+        yield await handle.read()
+    if a: pass
+    elif b.c: return
+    else: x = [i.j for i in b() if i.k() for l in i.m] or {k.a: v.b for k, v in c.items()}
+    try:
+        del a[0], b.c
+    except (Error.one, Two) as error: raise error.wrap() from a.b
+    else: y = z = lambda q=a.b: q.c(1)
+    finally: (p := a.q)()
+    match a.kind:
+        case Kind.ONE | Kind.TWO if a.b(): pass
+        case Point(x=Kind.Z) as point: point.move()
+        case {"key": Kind.K, **rest}: rest.pop()
+        case [first, *others]: break_()
+    while True:
+        a.b += a.c if a.d else a.e
+        break
+'''
+
+
+def test_lines_from_ast_equal_those_of_libcst():
+    module = cst.parse_module(TRICKY)
+    slow = parse._Converter(LibcstLines(module)).body(module.body)
+    assert syntax.encode(parse_source(TRICKY)) == syntax.encode(syntax.ModuleFacts(slow))
+
+
+def test_syntax_that_ast_cannot_read_falls_back_to_libcst(monkeypatch: pytest.MonkeyPatch):
+    def refuse(source: str) -> list[list[tuple[int, int]]]:
+        raise SyntaxError
+
+    expected = syntax.encode(parse_source(TRICKY))
+    monkeypatch.setattr(parse, "spans_by_kind", refuse)
+    assert syntax.encode(parse_source(TRICKY)) == expected
+
+
+def test_facts_survive_encoding():
+    read = parse_source(TRICKY)
+    again = syntax.decode(syntax.encode(read))
+    assert syntax.encode(again) == syntax.encode(read)
+
+
+def test_a_call_keeps_receiver_arguments_and_line():
+    [statement] = function(
+        """
+        def f(self):
+            return self.worker.forward(
+                batch, *rest, mode=1)
+        """
+    ).statements()
+    assert isinstance(statement, syntax.Return)
+    call = statement.value
+    assert isinstance(call, syntax.Call) and call.line == 3
+    assert isinstance(call.func, syntax.Attr) and call.func.attr == "forward"
+    assert [arg.name for arg in call.args] == [None, "*", "mode"]
+
+
+def test_quoted_annotations_are_parsed_and_literals_are_not():
+    [first, second] = facts('a: Optional["pkg.Req"]\nb: Literal["on"]')
+    assert isinstance(first, syntax.AnnAssign) and isinstance(first.annotation, syntax.Sub)
+    assert isinstance(first.annotation.index, syntax.Attr) and first.annotation.index.attr == "Req"
+    assert isinstance(second, syntax.AnnAssign) and isinstance(second.annotation, syntax.Sub)
+    assert isinstance(second.annotation.index, syntax.Const) and second.annotation.index.value == "on"
+
+
+def test_a_function_knows_its_span_and_whether_it_yields():
+    found = function("@cache\ndef f():\n    def inner():\n        yield 1\n    return inner\n")
+    assert (found.line, found.end_line, found.is_generator) == (2, 5, False)
+    inner = found.statements()[0]
+    assert isinstance(inner, syntax.Func) and inner.is_generator
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 1\r\ny = 2\r\n",
+        "\x0cx = 1\n",
+        "if x:\n\ty = 1\n",
+        "x = '\\ud800'\n",
+        "x = 10**400 + 0xffffffffffffffffff\n",
+    ],
+)
+def test_odd_but_legal_files_are_read(source: str):
+    assert parse_source(source).error is None
+    syntax.encode(parse_source(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print 'two'\n",
+        "def f(:\n",
+        "x = " + "(" * 5000 + ")" * 5000,
+        "x = " + "not " * 20000 + "y",
+        "x = " + "a and " * 20000 + "a",
+        "x = a" + ".b" * 20000,
+    ],
+)
+def test_a_file_that_does_not_parse_says_why(source: str):
+    read = parse_source(source)
+    assert read.body == [] and read.error
+
+
+def test_spans_come_in_source_order():
+    calls = spans_by_kind("a(\n b(),\n c=d(),\n *e())\n")[1]
+    assert calls == [(1, 4), (2, 2), (3, 3), (4, 4)]
