@@ -38,6 +38,10 @@ def run(arguments: list[str]) -> int:
         code = _app()(_with_whole_value(arguments), prog_name="sgltrace", standalone_mode=False)
         sys.stdout.flush()
         return int(code or EXIT_DONE)
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # Typer's own way out of what follows
+            return EXIT_DONE
+        raise
     except BrokenPipeError:
         # The reader (head, less) has gone; Python would complain once more when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -52,6 +56,12 @@ def run(arguments: list[str]) -> int:
         return code
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sgltrace {__version__}")
+        raise typer.Exit
+
+
 def _app() -> typer.Typer:
     from sgltrace.commands import index, query
 
@@ -63,12 +73,11 @@ def _app() -> typer.Typer:
 
 
 def _program(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """Shows, with evidence, where SGLang's speculative decoding is coupled to the rest of the engine."""
-    if version:
-        print(f"sgltrace {__version__}")
-        raise typer.Exit
 
 
 def _with_whole_value(arguments: list[str]) -> list[str]:

@@ -26,6 +26,8 @@ class Stamp(msgspec.Struct, kw_only=True):
     report_key: str = ""
     """Of the options of the report that lies in the workspace; empty where there is none."""
     summary: dict[str, Any] = {}
+    index_file: tuple[int, int] | None = None
+    """Size and time of change (ns) of the index that the stamp speaks of; a run beside this may replace it."""
 
 
 class _SchemaOnly(msgspec.Struct):
@@ -68,16 +70,18 @@ class Workspace:
             stamp = msgspec.json.decode(self._raw_stamp() or b"{}", type=Stamp)
         except msgspec.MsgspecError:
             return Stamp()
-        complete = self.index_file.is_file() and stamp.schema == _STAMP_SCHEMA
-        return stamp if complete else Stamp()
+        valid = stamp.schema == _STAMP_SCHEMA and stamp.index_file == self._state_of_index()
+        return stamp if valid else Stamp()
 
     def write_stamp(self, stamp: Stamp) -> None:
-        """Replace the stamp."""
+        """Replace the stamp; it speaks of the index that lies there now."""
+        stamp.index_file = self._state_of_index()
         write_atomically(self._stamp_file, msgspec.json.encode(stamp, order="deterministic") + b"\n")
 
     def write_index(self, index: Index) -> None:
-        """Replace ``index.json``. The stamp is emptied first: it must never vouch for another index."""
+        """Replace ``index.json``. The stamp is emptied first, and the report goes: they speak of another index."""
         self.write_stamp(Stamp())
+        shutil.rmtree(self.report_folder, ignore_errors=True)
         write_atomically(self.folder / ".gitignore", b"*\n")
         write_atomically(self.index_file, encode_index(index))
 
@@ -86,10 +90,28 @@ class Workspace:
         return load_index(self.index_file)
 
     def replace_report(self, finished: Path) -> None:
-        """Put the finished report folder ``finished`` in the place of the one that is there."""
-        if self.report_folder.exists():
-            shutil.rmtree(self.report_folder)
-        finished.rename(self.report_folder)
+        """Put the finished report folder ``finished`` in the place of the one that is there, which takes its own.
+
+        Another run may do the same at the same moment; then the later one's stays.
+        """
+        replaced = finished.with_name("replaced")
+        while True:
+            if self.report_folder.exists():
+                self.report_folder.rename(replaced)
+            try:
+                finished.rename(self.report_folder)
+            except OSError:
+                if not self.report_folder.exists():
+                    raise
+                shutil.rmtree(replaced, ignore_errors=True)
+                continue
+            return
+
+    def _state_of_index(self) -> tuple[int, int] | None:
+        if not self.index_file.is_file():
+            return None
+        stat = self.index_file.stat()
+        return stat.st_size, stat.st_mtime_ns
 
     def _raw_stamp(self) -> bytes | None:
         return self._stamp_file.read_bytes() if self._stamp_file.is_file() else None

@@ -89,7 +89,7 @@ class CallGraph:
         for id in sorted(self.functions):
             parts = _dotted(id).split(".")
             tails.setdefault(".".join(parts[-wanted.count(".") - 1 :]), []).append(id)
-        near = difflib.get_close_matches(wanted, tails, n=5, cutoff=0.6)
+        near = difflib.get_close_matches(wanted, tails, n=3, cutoff=0.6)
         if not near:
             return "`sgltrace index` lists the entry points to start from"
         return f"did you mean {_listed([id for tail in near for id in tails[tail]])}?"
