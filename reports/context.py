@@ -1,0 +1,81 @@
+"""What every view is made from: the index, its graph, the source, the links and the runs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sgltrace.model import PATHS, Function, Index, Place
+from sgltrace.reports.graph import CallGraph
+from sgltrace.reports.links import EditorLinks, Links
+from sgltrace.reports.options import ReportOptions
+from sgltrace.reports.runs import Run
+from sgltrace.reports.source import Source, SourceReader
+
+HUES = 12
+"""Colours that the style sheet has for components; with more components they come round again."""
+UNNAMED = "other"
+
+
+class Context:
+    """One report's inputs, and the lists that several pages share."""
+
+    def __init__(self, index: Index, source: Source, options: ReportOptions) -> None:
+        self.index = index
+        self.graph = CallGraph(index)
+        self.reader = SourceReader(source)
+        self.editor = EditorLinks(options.editor, options.source_path)
+        self.runs: list[Run] = sorted(options.runs, key=lambda run: run.name)
+        self.paths: list[str] = [path for path in PATHS if index.entry_points.get(path)]
+        self.shown = sorted(self._with_page(), key=lambda function: function.id)
+        self.links = Links(index.source, [f.id for f in self.shown], [p.id for p in index.coupling_points])
+
+    def _with_page(self) -> list[Function]:
+        """Functions on a path, and those at an end of something that another page shows."""
+        named = {function.id for function in self.index.functions if function.paths}
+        for place in self._places():
+            named.add(place.function)
+        for worker in self.index.off_steps:
+            named.add(worker.function)
+        return [self.graph.functions[name] for name in named if name in self.graph.functions]
+
+    def _places(self) -> list[Place]:
+        index = self.index
+        places = [p for point in index.coupling_points for p in (*point.producers, *point.consumers)]
+        places += [p for tensor in index.tensors for p in (tensor.producer, *tensor.consumers)]
+        places += [p for row in index.contract for p in (*row.writers, *row.readers)]
+        places += [p for off_step in index.off_steps for p in off_step.gates]
+        return places
+
+    def component(self, identifier: str) -> str:
+        """The component of a function, ``other`` where the index has none."""
+        function = self.graph.functions.get(identifier)
+        return (function.component if function else "") or UNNAMED
+
+    @cached_property
+    def components(self) -> list[str]:
+        """Components in the order in which a step comes to them, by their functions' mean depth below the event loop."""
+        total: dict[str, list[int]] = {}
+        depths: dict[str, int] = {}
+        for path in reversed(self.paths):
+            depths |= self.graph.depth(path)
+        for function in self.index.functions:
+            if function.id in depths:
+                total.setdefault(function.component or UNNAMED, []).append(depths[function.id])
+        names = {function.component or UNNAMED for function in self.index.functions}
+        far = 1 + max((d for d in depths.values()), default=0)
+
+        def key(name: str) -> tuple[float, str]:
+            found = total.get(name)
+            return (sum(found) / len(found) if found else far, name)
+
+        return sorted(names, key=key)
+
+    @cached_property
+    def hues(self) -> dict[str, int]:
+        """The colour number of each component."""
+        return {name: number % HUES for number, name in enumerate(self.components)}
+
+    def place_file(self, place: Place) -> str:
+        """The file of a place: its own, or that of its function; empty where neither is known."""
+        function = self.graph.functions.get(place.function)
+        return place.file or (function.file if function else "")

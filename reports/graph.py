@@ -1,0 +1,107 @@
+"""The index's call graph, asked in the report's words: who calls whom, how a step gets to a function."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sgltrace.model import CallEdge, Function, Guard, Index, Unresolved
+
+STEP = "every step"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One call on a route: ``caller`` calls ``callee`` at ``line`` under ``guards``."""
+
+    caller: str
+    callee: str
+    line: int
+    guards: list[Guard]
+    virtual: bool
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a root (an event loop, or a process entry) gets to a function; empty ``hops`` where it is the root."""
+
+    root: str
+    hops: list[Hop]
+
+
+class CallGraph:
+    """Functions by id, and edges by either end, in the index's order."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.functions: dict[str, Function] = {function.id: function for function in index.functions}
+        self.calls: dict[str, list[CallEdge]] = defaultdict(list)
+        self.callers: dict[str, list[CallEdge]] = defaultdict(list)
+        self.unresolved: dict[str, list[Unresolved]] = defaultdict(list)
+        for edge in index.calls:
+            self.calls[edge.caller].append(edge)
+            self.callers[edge.callee].append(edge)
+        for call in index.unresolved:
+            self.unresolved[call.caller].append(call)
+        self._trees: dict[str, dict[str, CallEdge | None]] = {}
+
+    def loops(self, path: str) -> list[str]:
+        """The event loops that lead to the path's worker, the ones named after nothing else first."""
+        known = [loop for loop in self.index.event_loops if loop in self.functions]
+        marked = [loop for loop in known if path in self.functions[loop].paths]
+        return marked or known
+
+    def on_path(self, path: str) -> list[Function]:
+        """The functions of a path, by id."""
+        return [function for function in self.index.functions if path in function.paths]
+
+    def route(self, path: str, target: str) -> Route | None:
+        """The shortest way from the path's event loop to ``target``; None where there is none in the graph."""
+        tree = self._tree(path)
+        if target not in tree:
+            return None
+        hops: list[Hop] = []
+        edge = tree[target]
+        while edge is not None:
+            site = edge.sites[0] if edge.sites else None
+            line, guards = (site.line, site.guards) if site else (0, [])
+            hops.append(Hop(edge.caller, edge.callee, line, guards, edge.virtual))
+            edge = tree[edge.caller]
+        hops.reverse()
+        return Route(hops[0].caller if hops else target, hops)
+
+    def depth(self, path: str) -> dict[str, int]:
+        """For each function that the path's event loops reach, the number of calls to it."""
+        depths: dict[str, int] = {}
+        for target, edge in self._tree(path).items():
+            depths[target] = 0 if edge is None else depths[edge.caller] + 1
+        return depths
+
+    def _tree(self, path: str) -> dict[str, CallEdge | None]:
+        """Breadth first from the event loops over functions of the path, declared targets before overrides."""
+        if path not in self._trees:
+            self._trees[path] = self._grow(self.loops(path), path)
+        return self._trees[path]
+
+    def _grow(self, roots: Iterable[str], path: str) -> dict[str, CallEdge | None]:
+        tree: dict[str, CallEdge | None] = {root: None for root in roots}
+        queue = deque(tree)
+        while queue:
+            edges = self.calls.get(queue.popleft(), [])
+            for edge in sorted(edges, key=lambda edge: (edge.virtual, edge.sites[0].line if edge.sites else 0)):
+                callee = self.functions.get(edge.callee)
+                if callee is not None and path in callee.paths and edge.callee not in tree:
+                    tree[edge.callee] = edge
+                    queue.append(edge.callee)
+        return tree
+
+
+def short(identifier: str) -> str:
+    """``Class.method`` of ``module:Class.method``."""
+    return identifier.partition(":")[2] or identifier
+
+
+def module(identifier: str) -> str:
+    """``module`` of ``module:Class.method``."""
+    return identifier.partition(":")[0]

@@ -1,0 +1,99 @@
+"""Where things are: pages within the report, lines in an editor, lines of the release on its forge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+from sgltrace.errors import UsageError
+from sgltrace.model import Source
+from sgltrace.reports.text import ROOT, file_name
+
+EDITORS = {
+    "vscode": "vscode://file/{path}:{line}",
+    "cursor": "cursor://file/{path}:{line}",
+    "zed": "zed://file/{path}:{line}",
+    "idea": "idea://open?file={path}&line={line}",
+    "pycharm": "pycharm://open?file={path}&line={line}",
+    "sublime": "subl://open?url=file://{path}&line={line}",
+    "textmate": "txmt://open?url=file://{path}&line={line}",
+    "emacs": "emacs://open?url=file://{path}&line={line}",
+}
+_TEMPLATE = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):")
+_REFUSED = ("javascript", "data", "vbscript", "blob")
+_FORGE = "https://github.com/sgl-project/sglang/blob/v{version}/python/{file}#L{line}"
+_RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.?post|\.?dev)\d+)?")
+
+
+class Links:
+    """Page addresses for the functions and coupling points that have a page; the same for the same names."""
+
+    def __init__(self, source: Source, functions: Iterable[str], points: Iterable[str]) -> None:
+        self._functions = dict(_addresses("functions", functions))
+        self._points = dict(_addresses("points", points))
+        self._release = source.version if source.version and _RELEASE.fullmatch(source.version) else None
+        self._named = source.name == "sglang"
+
+    def function_file(self, identifier: str) -> str | None:
+        """The function's page, relative to the report; None where it has none."""
+        return self._functions.get(identifier)
+
+    def point_file(self, identifier: str) -> str | None:
+        """The coupling point's page, relative to the report; None where there is no such point."""
+        return self._points.get(identifier)
+
+    def function(self, identifier: str, line: int | None = None) -> str | None:
+        """A link to the function's page, to one of its lines if given."""
+        file = self._functions.get(identifier)
+        if file is None:
+            return None
+        return f"{ROOT}{quote(file)}{f'#L{line}' if line else ''}"
+
+    def point(self, identifier: str) -> str | None:
+        """A link to a coupling point's page."""
+        file = self._points.get(identifier)
+        return None if file is None else f"{ROOT}{quote(file)}"
+
+    def forge(self, file: str, line: int) -> str | None:
+        """The line in the release on its forge, for a release that is published there."""
+        if self._release is None or not self._named:
+            return None
+        return _FORGE.format(version=quote(self._release), file=quote(file), line=int(line))
+
+
+class EditorLinks:
+    """Links that open a file in the reader's editor; none where no editor was chosen."""
+
+    def __init__(self, editor: str | None, source_path: Path | None) -> None:
+        template = EDITORS.get(editor or "", editor)
+        if template is not None:
+            scheme = _TEMPLATE.match(template)
+            if scheme is None or "{line}" not in template or scheme["scheme"] in _REFUSED:
+                names = ", ".join(sorted(EDITORS))
+                raise UsageError(
+                    f"--editor {editor!r}: neither an editor known here ({names}) nor an address with {{path}} and {{line}}"
+                )
+        self._template = template
+        self._folder = source_path.resolve().as_posix() if source_path else ""
+
+    def to(self, file: str, line: int) -> str | None:
+        """The address of a line."""
+        if self._template is None:
+            return None
+        path = f"{self._folder}/{file}" if self._folder else file
+        fill = {"path": quote(path), "file": quote(file), "line": str(int(line))}
+        return re.sub(r"\{(path|file|line)\}", lambda found: fill[found[1]], self._template)
+
+
+def _addresses(folder: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """A file for each name, told apart also where a file system does not tell ``a`` from ``A``."""
+    taken: set[str] = set()
+    for name in sorted(set(names)):
+        parts = [file_name(part) or "_" for part in name.split(":", 1)]
+        address = "/".join((folder, *parts))
+        if address.lower() in taken:
+            address = "/".join((folder, *parts[:-1], file_name(parts[-1] + "\0" + name)))
+        taken.add(address.lower())
+        yield name, address + ".html"

@@ -1,0 +1,106 @@
+"""The indexed source as the report reads it: lines of a file, and highlighted excerpts with marks."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import Protocol
+
+from markupsafe import Markup
+
+from sgltrace.reports.highlight import highlight, plain
+
+LONGEST = 1500
+"""Lines of one excerpt that are shown; the rest is left to the editor, and the page says so."""
+
+
+class Source(Protocol):
+    """What the report needs of a source tree."""
+
+    def read(self, relative_path: str) -> bytes | None:
+        """The bytes of a file, or None where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of an excerpt: its number, its HTML, and what is said about it (empty where nothing)."""
+
+    number: int
+    html: Markup
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Some lines of a file. ``cut`` counts the lines that were left out at the end."""
+
+    file: str
+    lines: list[Line]
+    cut: int = 0
+
+
+class SourceReader:
+    """Reads each file once and keeps its lines, and the highlighted lines of the functions asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._files: dict[str, list[str]] = {}
+        self._spans: dict[tuple[str, int, int], list[Markup]] = {}
+
+    def lines(self, file: str) -> list[str]:
+        """The file's lines without their ends, empty where the file cannot be read. Counted as Python counts them."""
+        if file not in self._files:
+            data = self._source.read(file)
+            text = "" if data is None else _decode(data)
+            self._files[file] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if text else []
+        return self._files[file]
+
+    def span(self, file: str, first: int, last: int) -> list[Markup]:
+        """The highlighted lines ``first`` to ``last``, without the indentation that they share."""
+        key = (file, first, last)
+        if key not in self._spans:
+            lines = self.lines(file)[max(0, first - 1) : last]
+            indent = _shared_indent(lines)
+            mark = highlight if file.endswith((".py", ".pyi")) else plain
+            self._spans[key] = [Markup(line) for line in mark([line[indent:] for line in lines])] if lines else []  # noqa: S704
+        return self._spans[key]
+
+    def function(self, file: str, first: int, last: int, notes: dict[int, str] | None = None) -> Excerpt:
+        """A whole function, with notes on some of its lines."""
+        notes = notes or {}
+        shown = self.span(file, first, min(last, first + LONGEST - 1))
+        lines = [Line(number, text, notes.get(number, "")) for number, text in enumerate(shown, first)]
+        return Excerpt(file, lines, max(0, last - first + 1 - LONGEST))
+
+    def around(self, file: str, bounds: tuple[int, int], notes: dict[int, str], context: int = 4) -> list[Excerpt]:
+        """The noted lines of a function with ``context`` lines around them, those that meet joined to one excerpt."""
+        first, last = bounds
+        last = min(last, first + LONGEST - 1)
+        shown = self.span(file, first, last)
+        last = first + len(shown) - 1
+        ranges: list[list[int]] = []
+        for line in sorted(line for line in notes if first <= line <= last):
+            low, high = max(first, line - context), min(last, line + context)
+            if ranges and low <= ranges[-1][1] + 2:
+                ranges[-1][1] = high
+            else:
+                ranges.append([low, high])
+        return [
+            Excerpt(file, [Line(n, shown[n - first], notes.get(n, "")) for n in range(low, high + 1)])
+            for low, high in ranges
+        ]
+
+
+def _decode(data: bytes) -> str:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except (SyntaxError, UnicodeDecodeError):
+        encoding = "utf-8"
+    return data.decode(encoding, errors="replace")
+
+
+def _shared_indent(lines: list[str]) -> int:
+    widths = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
+    return min(widths, default=0)

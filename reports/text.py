@@ -1,0 +1,47 @@
+"""Making text of an input safe and readable: characters that hide or reorder, file names, plurals."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from markupsafe import Markup
+
+ROOT = "\ue000"
+"""Stands for the way back to the report's root in a page's links; replaced when the page is written."""
+
+# Control characters but tab and newline, the soft hyphen, everything that has no width or turns the direction of
+# writing, line separators, tags, surrogates that UTF-8 cannot write, and ROOT, which no input may forge.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff" + ROOT + "]"
+)
+
+
+def visible(text: str) -> str:
+    """``text`` with every hidden character written out, as in ``⟦U+202E⟧``."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", text)
+
+
+def finalize(value: object) -> object:
+    """What Jinja2 does with every value before it escapes it; markup made by our own templates passes."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return visible(value)
+
+
+def file_name(text: str, limit: int = 96) -> str:
+    """A file name for ``text`` on any system; what had to be changed or cut gets a mark of its hash."""
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-")[:limit]
+    if safe == text:
+        return safe
+    return f"{safe}~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """``1 call``, ``2 calls``, ``1,200 calls``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

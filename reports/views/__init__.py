@@ -1,0 +1,1 @@
+"""View models: what each page says, as typed plain data made from the index."""

@@ -1,0 +1,138 @@
+"""A path's step as an ordered chain of calls: from the event loop through the worker and back, with the conditions."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from sgltrace.model import CallEdge
+from sgltrace.reports.context import Context
+from sgltrace.reports.graph import STEP
+from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
+
+DEEPEST = 14
+MOST = 2500
+"""Calls that are written out on one page; beyond it callees stay on their function's page, and are counted."""
+
+
+@dataclass
+class Call:
+    """A call in the order of the source, with the calls below it that matter."""
+
+    function: FunctionLink
+    line: int
+    site: str | None
+    """Link to the calling line."""
+    guards: list[GuardText]
+    virtual: bool
+    repeated: bool = False
+    """Its calls are written out further up."""
+    anchor: str = ""
+    entry: bool = False
+    """Whether it is the path's worker."""
+    points: int = 0
+    """Coupling points that have an end in it."""
+    open: bool = False
+    """Whether the way to the worker leads through it, or it is the worker."""
+    calls: list[Call] = field(default_factory=list)
+    others: list[FunctionLink] = field(default_factory=list)
+    """Functions called besides, which lead to no coupling point, tensor or worker."""
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The chain of one path."""
+
+    path: str
+    entry: FunctionLink
+    roots: list[Call]
+    count: int
+
+
+def chain(context: Context, path: str) -> Chain:
+    """The chain of a path that the release has."""
+    builder = _Builder(context, path)
+    roots = [builder.root(loop) for loop in context.graph.loops(path)]
+    entry = context.index.entry_points[path]
+    assert entry is not None  # noqa: S101  (the caller asks for paths that exist)
+    return Chain(path, function_link(context, entry), roots, builder.count)
+
+
+class _Builder:
+    """Depth first over the functions of the path that run every step; each is written out once."""
+
+    def __init__(self, context: Context, path: str) -> None:
+        self.context = context
+        self.count = 0
+        self.entry = context.index.entry_points.get(path)
+        self.step = {
+            function.id
+            for function in context.graph.on_path(path)
+            if STEP in function.phase or not function.phase
+        }
+        self.points: dict[str, int] = {}
+        for point in context.index.coupling_points:
+            for name in {place.function for place in (*point.producers, *point.consumers)}:
+                self.points[name] = self.points.get(name, 0) + 1
+        self.kept = self._above(self._notable(path))
+        self.anchors: dict[str, str] = {}
+
+    def _notable(self, path: str) -> set[str]:
+        places = [p for t in self.context.index.tensors if t.path == path for p in (t.producer, *t.consumers)]
+        found = {place.function for place in places} | set(self.points)
+        return found | ({self.entry} if self.entry else set())
+
+    def _above(self, notable: set[str]) -> set[str]:
+        """The functions of the step from which a notable one is reached."""
+        kept = notable & self.step
+        queue = deque(sorted(kept))
+        while queue:
+            for edge in self.context.graph.callers.get(queue.popleft(), []):
+                if edge.caller in self.step and edge.caller not in kept:
+                    kept.add(edge.caller)
+                    queue.append(edge.caller)
+        return kept
+
+    def root(self, loop: str) -> Call:
+        made = Call(function_link(self.context, loop), 0, None, [], False, points=self.points.get(loop, 0))
+        self._expand(made, loop, 0)
+        return made
+
+    def _expand(self, call: Call, identifier: str, depth: int) -> None:
+        self.anchors[identifier] = call.anchor = f"c{len(self.anchors)}"
+        sites = [
+            (site.line, edge.virtual, edge.callee, site, edge)
+            for edge in self.context.graph.calls.get(identifier, [])
+            if edge.callee in self.step
+            for site in edge.sites
+        ]
+        others: dict[str, None] = {}
+        inner: list[tuple[Call, str]] = []
+        for line, _, callee, site, edge in sorted(sites, key=lambda item: item[:3]):
+            if callee not in self.kept:
+                others[callee] = None
+            elif depth >= DEEPEST or self.count >= MOST:
+                call.left_out += 1
+            else:
+                inner.append((self._call(edge, line, guard_texts(site.guards)), callee))
+        for made, callee in inner:
+            call.calls.append(made)
+            if callee in self.anchors:
+                made.repeated, made.anchor = True, self.anchors[callee]
+            else:
+                self._expand(made, callee, depth + 1)
+        call.open = call.entry or any(made.open for made in call.calls)
+        call.others = [function_link(self.context, name) for name in others]
+
+    def _call(self, edge: CallEdge, line: int, guards: list[GuardText]) -> Call:
+        self.count += 1
+        return Call(
+            function_link(self.context, edge.callee),
+            line,
+            self.context.links.function(edge.caller, line),
+            guards,
+            edge.virtual,
+            entry=edge.callee == self.entry,
+            points=self.points.get(edge.callee, 0),
+        )

@@ -1,0 +1,155 @@
+"""Small pieces that many pages show: a link to a function or a line, a severity, a row of coupling points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgltrace.model import DESIGNS, CouplingPoint, Guard, Place
+from sgltrace.reports.context import Context
+from sgltrace.reports.graph import module, short
+
+DESIGN_TEXT = {
+    "A": "the scheduler sends the batch to the target worker",
+    "B": "the speculative worker runs a plain decode itself",
+    "C": "the speculative worker runs a degenerate verify: no draft steps, one token per request",
+}
+ORDER = {"hard": 0, "soft": 1, "none": 2}
+
+
+@dataclass(frozen=True)
+class FunctionLink:
+    """A function as a link: ``url`` is None where it has no page."""
+
+    id: str
+    name: str
+    module: str
+    url: str | None
+    component: str
+    hue: int
+
+
+@dataclass(frozen=True)
+class PlaceLink:
+    """A line of a function as a link, with what happens there, and the same line in an editor and on the forge."""
+
+    function: FunctionLink
+    file: str
+    line: int
+    what: str
+    editor: str | None
+    forge: str | None
+
+
+@dataclass(frozen=True)
+class GuardText:
+    """A condition in words; ``kind`` as in the index."""
+
+    text: str
+    line: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A coupling point as a row of a table."""
+
+    id: str
+    url: str
+    title: str
+    kind: str
+    v1: str | None
+    v2: str | None
+    designs: dict[str, dict[str, str]]
+    """Severity by path and design, ``none`` included."""
+    binding_time: str
+    components: list[str]
+    hues: list[int]
+    observed: str
+    """``confirmed``, ``refuted``, ``not exercised``, or ``no run``."""
+    words: str
+    """What the search looks into besides: functions, fields, condition, formula."""
+
+
+def function_link(context: Context, identifier: str, line: int | None = None) -> FunctionLink:
+    """The link to a function, to a line of its page if given."""
+    component = context.component(identifier)
+    url = context.links.function(identifier, line)
+    return FunctionLink(identifier, short(identifier), module(identifier), url, component, context.hues.get(component, 0))
+
+
+def place_link(context: Context, place: Place) -> PlaceLink:
+    """The links to a place."""
+    file = context.place_file(place)
+    return PlaceLink(
+        function=function_link(context, place.function, place.line),
+        file=file,
+        line=place.line,
+        what=place.what,
+        editor=context.editor.to(file, place.line) if file else None,
+        forge=context.links.forge(file, place.line) if file else None,
+    )
+
+
+def guard_texts(guards: list[Guard]) -> list[GuardText]:
+    """Conditions as they read: negated ones with ``not``."""
+    return [GuardText(_guard(guard), guard.line, guard.kind) for guard in guards]
+
+
+def _guard(guard: Guard) -> str:
+    text = " ".join(guard.text.split())
+    if guard.kind in ("loop", "try", "except"):
+        return text
+    if guard.holds:
+        return text
+    return f"not ({text})" if " " in text else f"not {text}"
+
+
+def severity(point: CouplingPoint, path: str, design: str) -> str | None:
+    """The severity of a point for one path and design; None where it does not concern the path."""
+    for verdict in point.verdicts:
+        if verdict.path == path and verdict.design == design:
+            return verdict.severity
+    overall = point.severity.get(path)
+    if overall is None:
+        return None
+    return overall if design in point.designs else "none"
+
+
+def ordered(points: list[CouplingPoint]) -> list[CouplingPoint]:
+    """Points in reading order: by the rank that the analysis gave, then the worst first."""
+
+    def key(point: CouplingPoint) -> tuple[int, int, int, str]:
+        worst = [ORDER.get(value, 3) for value in point.severity.values() if value is not None]
+        return (point.rank or 10**6, min(worst, default=3), -len(point.designs), point.id)
+
+    return sorted(points, key=key)
+
+
+def observed(context: Context, point: str) -> str:
+    """What the runs say of a point, the strongest of them."""
+    said = {evidence.verdict for run in context.runs for evidence in run.points if evidence.point == point}
+    for verdict in ("refuted", "confirmed"):
+        if verdict in said:
+            return verdict
+    return "not exercised" if context.runs else "no run"
+
+
+def point_row(context: Context, point: CouplingPoint) -> PointRow:
+    """A coupling point as a row."""
+    ends = sorted({short(place.function) for place in (*point.producers, *point.consumers)})
+    return PointRow(
+        id=point.id,
+        url=context.links.point(point.id) or "",
+        title=point.title,
+        kind=point.kind,
+        v1=point.severity.get("v1"),
+        v2=point.severity.get("v2"),
+        designs={
+            path: {design: severity(point, path, design) or "" for design in DESIGNS} for path in context.paths
+        },
+        binding_time=point.binding_time,
+        components=point.components,
+        hues=[context.hues.get(name, 0) for name in point.components],
+        observed=observed(context, point.id),
+        words=" ".join((*ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),
+    )

@@ -1,0 +1,139 @@
+// On every page: the colour scheme, the keyboard, and the box that goes to a function or a coupling point.
+"use strict";
+window.sgl = { names: null };
+
+(function () {
+  const page = document.documentElement;
+  const root = page.dataset.root;
+  const themes = ["system", "light", "dark"];
+
+  function stored() {
+    try { return localStorage.getItem("sgltrace-theme") || "system"; } catch { return "system"; }
+  }
+  function apply(theme) {
+    if (theme === "system") delete page.dataset.theme; else page.dataset.theme = theme;
+    document.dispatchEvent(new Event("sgl-theme"));
+  }
+  apply(stored());
+
+  sgl.element = function (name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value === true) made.setAttribute(key, ""); else if (value !== false && value != null) made.setAttribute(key, value);
+    }
+    made.append(...children);
+    return made;
+  };
+  sgl.json = (id) => JSON.parse(document.getElementById(id).textContent);
+
+  // The state of a page lives in the address, after the #, as key=value pairs.
+  sgl.state = {
+    read() {
+      const text = location.hash.slice(1);
+      return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
+    },
+    write(values) {
+      const kept = Object.entries(values).filter(([, value]) => value !== "" && value != null);
+      const hash = new URLSearchParams(kept).toString();
+      history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search);
+    },
+  };
+
+  function themeButton() {
+    const button = document.getElementById("theme");
+    const show = () => { button.textContent = "Theme: " + stored(); };
+    button.hidden = false;
+    show();
+    button.addEventListener("click", () => {
+      const next = themes[(themes.indexOf(stored()) + 1) % themes.length];
+      try { localStorage.setItem("sgltrace-theme", next); } catch { /* a private window keeps nothing */ }
+      apply(next);
+      show();
+    });
+  }
+
+  // Go to: names are loaded when first asked for.
+  let dialog = null;
+  function loadNames() {
+    return new Promise((done) => {
+      if (sgl.names) { done(); return; }
+      const script = sgl.element("script", { src: root + "assets/names.js" });
+      script.addEventListener("load", done);
+      document.head.append(script);
+    });
+  }
+  function score(words, entry) {
+    const text = entry[3];
+    let total = 0;
+    for (const word of words) {
+      const at = text.indexOf(word);
+      if (at < 0) return -1;
+      total += at + text.length / 40;
+    }
+    return total + (entry[4] ? 0 : 5);
+  }
+  function find(query) {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return [];
+    const found = [];
+    for (const entry of sgl.names) {
+      const value = score(words, entry);
+      if (value >= 0) found.push([value, entry]);
+    }
+    return found.sort((a, b) => a[0] - b[0]).slice(0, 30).map((pair) => pair[1]);
+  }
+  function buildDialog() {
+    const input = sgl.element("input", {
+      type: "search", "aria-label": "Go to a function or coupling point", role: "combobox", "aria-expanded": "true",
+      "aria-controls": "jump-list", autocomplete: "off", placeholder: "function, module or coupling point",
+    });
+    const list = sgl.element("ul", { id: "jump-list", role: "listbox", "aria-label": "Found" });
+    dialog = sgl.element("dialog", { id: "jump", "aria-label": "Go to" }, input, list);
+    document.body.append(dialog);
+    let chosen = 0;
+    const choose = (number) => {
+      const links = [...list.querySelectorAll("a")];
+      if (!links.length) return;
+      chosen = (number + links.length) % links.length;
+      links.forEach((link, at) => link.setAttribute("aria-selected", String(at === chosen)));
+      input.setAttribute("aria-activedescendant", links[chosen].id);
+      links[chosen].scrollIntoView({ block: "nearest" });
+    };
+    input.addEventListener("input", () => {
+      list.replaceChildren(...find(input.value).map(([name, where, url, , point], at) =>
+        sgl.element("li", { role: "presentation" }, sgl.element("a", { href: root + url, role: "option", id: "jump-" + at, tabindex: "-1" },
+          sgl.element("span", { class: point ? "" : "fn" }, name), " ", sgl.element("span", { class: "mod" }, where)))));
+      choose(0);
+    });
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }
+      if (event.key === "ArrowUp") { choose(chosen - 1); event.preventDefault(); }
+      if (event.key === "Enter") { const link = list.querySelectorAll("a")[chosen]; if (link) link.click(); }
+    });
+    return input;
+  }
+  async function jump() {
+    await loadNames();
+    const input = dialog ? dialog.querySelector("input") : buildDialog();
+    dialog.showModal();
+    input.select();
+  }
+
+  function typing(target) {
+    return target.matches("input, select, textarea, dialog *") || target.isContentEditable;
+  }
+  document.addEventListener("DOMContentLoaded", () => {
+    themeButton();
+    const button = document.getElementById("jump-open");
+    button.hidden = false;
+    button.addEventListener("click", jump);
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !typing(event.target)) {
+        event.preventDefault();
+        const search = document.querySelector("[data-filter] input[type=search]");
+        if (search && document.activeElement !== search) search.focus(); else jump();
+      }
+      if (event.key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); jump(); }
+    });
+  });
+})();

@@ -1,0 +1,68 @@
+// Tables that filter and search as one types. The choice is kept in the address; j and k go from row to row.
+"use strict";
+(function () {
+  const box = document.querySelector("[data-filter]");
+  const table = document.getElementById(box.dataset.filter);
+  const rows = [...table.tBodies[0].rows];
+  const controls = [...box.querySelectorAll("select, input")];
+  const output = box.querySelector("output");
+  const texts = rows.map((row) => (row.textContent + " " + (row.dataset.words || "")).toLowerCase());
+
+  function values() {
+    return Object.fromEntries(controls.map((control) => [control.name, control.value]));
+  }
+  // A cell may hold several values, as "a|b". Severity asks for the path and design that are chosen beside it.
+  function has(row, name, wanted, chosen) {
+    if (name === "severity") return severities(row, chosen).includes(wanted);
+    if (name === "path" && row.dataset.severities) return Object.keys(all(row)).some((key) => key.startsWith(wanted));
+    if (name === "design" && row.dataset.severities) {
+      return Boolean(chosen.severity) || severities(row, chosen).some((value) => value === "hard" || value === "soft");
+    }
+    return (row.dataset[name] || "").split("|").includes(wanted);
+  }
+  function all(row) {
+    return Object.fromEntries(row.dataset.severities.split(" ").filter(Boolean).map((pair) => pair.split("=")));
+  }
+  function severities(row, chosen) {
+    return Object.entries(all(row))
+      .filter(([key]) => (!chosen.path || key.startsWith(chosen.path)) && (!chosen.design || key.endsWith(chosen.design)))
+      .map(([, value]) => value);
+  }
+  function show() {
+    const chosen = values();
+    const words = (chosen.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+    const named = Object.entries(chosen).filter(([name, value]) => name !== "q" && value);
+    let count = 0;
+    rows.forEach((row, at) => {
+      const keep = words.every((word) => texts[at].includes(word)) && named.every(([name, value]) => has(row, name, value, chosen));
+      row.hidden = !keep;
+      count += keep;
+    });
+    output.textContent = count === rows.length ? `${count.toLocaleString("en")} rows` : `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
+  }
+  function restore() {
+    const state = sgl.state.read();
+    for (const control of controls) {
+      const value = state[control.name] || "";
+      if (control.tagName === "SELECT" && value && ![...control.options].some((option) => option.value === value)) {
+        control.append(sgl.element("option", {}, value));
+      }
+      control.value = value;
+    }
+    show();
+  }
+  for (const control of controls) control.addEventListener("input", () => { sgl.state.write(values()); show(); });
+  const reset = box.querySelector("[data-reset]");
+  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); sgl.state.write({}); show(); });
+  window.addEventListener("hashchange", restore);
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("input, select, dialog *") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key !== "j" && event.key !== "k") return;
+    const shown = rows.filter((row) => !row.hidden);
+    const at = shown.indexOf(document.activeElement.closest("tr"));
+    const next = shown[event.key === "j" ? Math.min(at + 1, shown.length - 1) : Math.max(at - 1, 0)];
+    const link = next && next.querySelector("a");
+    if (link) { link.focus(); event.preventDefault(); }
+  });
+  restore();
+})();

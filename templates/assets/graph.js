@@ -1,0 +1,374 @@
+// The call graph on a canvas. Places come from the page; this draws what is in view, at the level the zoom allows.
+"use strict";
+(function () {
+  const data = sgl.json("graph-data");
+  const canvas = document.getElementById("g-canvas");
+  const side = document.getElementById("g-side");
+  const ink = canvas.getContext("2d");
+  const root = document.documentElement.dataset.root;
+  const control = (name) => document.getElementById("g-" + name);
+  const CARD = 18, HEAD = 1.6;
+  const FUNCTION = 2, MODULE = 1, COMPONENT = 0;
+
+  const functions = data.functions.map(([name, module, row, phases, paths], id) => {
+    const [, component, x, y] = data.modules[module];
+    return { id, name, module, component, x, y: y + HEAD + row, phases, paths, out: [], into: [], label: name };
+  });
+  const edges = [];
+  for (let at = 0; at < data.edges.length; at += 4) {
+    const edge = { from: data.edges[at], to: data.edges[at + 1], kind: data.edges[at + 2], flags: data.edges[at + 3] };
+    edges.push(edge);
+    functions[edge.from].out.push(edge);
+    functions[edge.to].into.push(edge);
+  }
+
+  const view = { x: 0, y: 0, scale: 1 };
+  let focus = null, hover = null, near = new Map(), colours = {}, shownEdges = edges, bundles = [];
+  const shut = new Set();          // components that are switched off in the legend
+
+  // What passes the filters
+  function passes(f) {
+    const path = control("path").value, phase = control("phase").value;
+    return !shut.has(f.component) && (path === "" || f.paths >> Number(path) & 1) && (phase === "" || f.phases >> Number(phase) & 1);
+  }
+  function filter() {
+    const kind = control("kind").value, ran = control("ran").checked;
+    for (const f of functions) f.on = Boolean(passes(f));
+    shownEdges = edges.filter((e) => functions[e.from].on && functions[e.to].on && (kind === "" || e.kind === Number(kind)) && (!ran || e.flags & 2));
+    bundles = [bundle((f) => f.component, data.components.length), bundle((f) => f.module, data.modules.length)];
+    walk();
+    sideList();
+    draw();
+  }
+  function bundle(key, size) {
+    const counts = new Map();
+    for (const e of shownEdges) {
+      const from = key(functions[e.from]), to = key(functions[e.to]);
+      if (from !== to) counts.set(from * size + to, (counts.get(from * size + to) || 0) + 1);
+    }
+    return [...counts].map(([pair, count]) => ({ from: Math.floor(pair / size), to: pair % size, count }));
+  }
+
+  // Functions within the chosen distance of the focus, as id -> signed distance (callers below zero)
+  function walk() {
+    near = new Map();
+    if (!focus) return;
+    near.set(focus.id, 0);
+    const far = Number(control("distance").value);
+    for (const sign of [1, -1]) {
+      let ring = [focus.id];
+      for (let step = 1; step <= far; step++) {
+        const next = [];
+        for (const id of ring) {
+          for (const e of sign > 0 ? functions[id].out : functions[id].into) {
+            const other = sign > 0 ? e.to : e.from;
+            if (!near.has(other) && functions[other].on && shownEdges.includes === undefined) continue;
+            if (!near.has(other) && functions[other].on) { near.set(other, sign * step); next.push(other); }
+          }
+        }
+        ring = next;
+      }
+    }
+  }
+
+  // Drawing
+  function readColours() {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["bg", "surface", "sunk", "line", "line-2", "ink", "ink-2", "accent", "hard", "good", "hit"]) colours[name] = style.getPropertyValue("--" + name).trim();
+    colours.hues = data.components.map(([, hue]) => style.getPropertyValue("--c" + hue).trim());
+    colours.mono = style.getPropertyValue("--mono");
+    colours.sans = style.getPropertyValue("--sans");
+  }
+  function level() {
+    const wanted = control("level").value;
+    if (wanted !== "auto") return Number(wanted);
+    return view.scale > 5.5 ? FUNCTION : view.scale > 1.6 ? MODULE : COMPONENT;
+  }
+  let asked = false;
+  function draw() {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; paint(); });
+  }
+  const sx = (x) => (x - view.x) * view.scale, sy = (y) => (y - view.y) * view.scale;
+  function inView(x, y, w, h) {
+    return sx(x + w) > 0 && sy(y + h) > 0 && sx(x) < canvas.clientWidth && sy(y) < canvas.clientHeight;
+  }
+  function fit(text, width, size) {
+    const most = Math.floor(width / (size * 0.602));
+    return text.length <= most ? text : most > 3 ? text.slice(0, most - 1) + "…" : "";
+  }
+  function paint() {
+    const w = canvas.clientWidth, h = canvas.clientHeight, ratio = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) {
+      canvas.width = Math.round(w * ratio); canvas.height = Math.round(h * ratio);
+    }
+    ink.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ink.fillStyle = colours.surface;
+    ink.fillRect(0, 0, w, h);
+    const shown = level();
+    data.components.forEach(([name, , x, y, bw, bh], number) => {
+      if (!inView(x, y, bw, bh) || shut.has(number)) return;
+      ink.fillStyle = colours.sunk;
+      ink.fillRect(sx(x), sy(y), bw * view.scale, bh * view.scale);
+      ink.fillStyle = colours.hues[number];
+      ink.fillRect(sx(x), sy(y), bw * view.scale, Math.max(2, 0.25 * view.scale));
+    });
+    if (shown === COMPONENT) paintBundles(0, data.components.map(([, , x, y, bw, bh]) => [x + bw / 2, y + bh / 2]));
+    if (shown >= MODULE) paintCards(shown);
+    if (shown === MODULE && !focus) paintBundles(1, data.modules.map(([, , x, y, ch]) => [x + CARD / 2, y + ch / 2]));
+    data.components.forEach(([name, , x, y, bw, bh], number) => {
+      if (!inView(x, y, bw, bh) || shut.has(number)) return;
+      const size = Math.max(11, Math.min(15, view.scale * 1.1));
+      ink.font = `600 ${size}px ${colours.sans}`;
+      ink.textBaseline = "top";
+      const text = shown === COMPONENT ? name : fit(name, Math.max(bw * view.scale, 60), size);
+      const across = shown === COMPONENT && ink.measureText(text).width > bw * view.scale;
+      ink.fillStyle = colours.ink;
+      if (across) { ink.save(); ink.translate(sx(x) + size + 2, Math.max(4, sy(y)) + 6); ink.rotate(Math.PI / 2); ink.fillText(text, 0, 0); ink.restore(); }
+      else ink.fillText(text, Math.max(sx(x) + 4, Math.min(4, sx(x + bw) - 80)), Math.max(4, sy(y) + 4));
+    });
+    paintFocus(shown);
+  }
+  function paintCards(shown) {
+    data.modules.forEach(([name, component, x, y, ch], number) => {
+      if (!inView(x, y, CARD, ch) || shut.has(component)) return;
+      ink.fillStyle = colours.surface;
+      ink.strokeStyle = colours.line;
+      ink.lineWidth = 1;
+      ink.fillRect(sx(x), sy(y), CARD * view.scale, ch * view.scale);
+      ink.strokeRect(sx(x), sy(y), CARD * view.scale, ch * view.scale);
+      const size = Math.min(12, Math.max(8, view.scale * 1.05));
+      if (view.scale * HEAD >= 7) {
+        ink.font = `600 ${size}px ${colours.mono}`;
+        ink.textBaseline = "middle";
+        ink.fillStyle = colours["ink-2"];
+        ink.fillText(fit(name.split(".").slice(-1)[0], CARD * view.scale - 8, size), sx(x) + 4, sy(y + HEAD / 2));
+      }
+    });
+    if (shown < FUNCTION) return;
+    const size = Math.min(13, view.scale * 0.78);
+    ink.font = `${size}px ${colours.mono}`;
+    ink.textBaseline = "middle";
+    for (const f of functions) {
+      if (!inView(f.x, f.y, CARD, 1) || shut.has(f.component)) continue;
+      const dim = !f.on || (focus && !near.has(f.id));
+      ink.globalAlpha = dim ? 0.3 : 1;
+      ink.fillStyle = colours.hues[f.component];
+      ink.fillRect(sx(f.x + 0.3), sy(f.y + 0.3), 0.4 * view.scale, 0.4 * view.scale);
+      ink.fillStyle = f === hover ? colours.accent : colours.ink;
+      ink.fillText(fit(f.name, (CARD - 1.3) * view.scale, size), sx(f.x + 1.1), sy(f.y + 0.5));
+    }
+    ink.globalAlpha = 1;
+  }
+  function curve(x1, y1, x2, y2) {
+    const bend = Math.max(24, Math.abs(x2 - x1) / 2);
+    ink.beginPath();
+    ink.moveTo(x1, y1);
+    ink.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+    ink.stroke();
+  }
+  function paintBundles(which, centres) {
+    const most = Math.max(1, ...bundles[which].map((b) => b.count));
+    for (const b of bundles[which]) {
+      const [x1, y1] = centres[b.from], [x2, y2] = centres[b.to];
+      ink.strokeStyle = colours.hues[which ? data.modules[b.from][1] : b.from];
+      ink.globalAlpha = 0.12 + 0.5 * Math.sqrt(b.count / most);
+      ink.lineWidth = 0.6 + 5 * Math.sqrt(b.count / most);
+      curve(sx(x1), sy(y1), sx(x2), sy(y2));
+    }
+    ink.globalAlpha = 1;
+  }
+  function paintFocus(shown) {
+    const centre = hover && !focus ? hover : focus;
+    if (!centre) return;
+    const inside = focus ? (e) => near.has(e.from) && near.has(e.to) : (e) => e.from === centre.id || e.to === centre.id;
+    for (const e of shownEdges) {
+      if (!inside(e)) continue;
+      const a = functions[e.from], b = functions[e.to];
+      const direct = e.from === centre.id || e.to === centre.id;
+      ink.strokeStyle = e.flags & 2 ? colours.good : direct ? colours.accent : colours["ink-2"];
+      ink.globalAlpha = direct ? 0.95 : 0.45;
+      ink.lineWidth = direct ? 1.8 : 1;
+      ink.setLineDash(e.flags & 1 ? [5, 4] : []);
+      const left = a.x > b.x;
+      curve(sx(a.x + (left ? 0 : CARD)), sy(a.y + 0.5), sx(b.x + (left ? CARD : 0)), sy(b.y + 0.5));
+    }
+    ink.setLineDash([]);
+    ink.globalAlpha = 1;
+    for (const [id, distance] of focus ? near : [[centre.id, 0]]) {
+      const f = functions[id];
+      ink.strokeStyle = distance === 0 ? colours.hard : colours.accent;
+      ink.lineWidth = distance === 0 ? 2.5 : 1;
+      ink.strokeRect(sx(f.x), sy(f.y), CARD * view.scale, Math.max(2, view.scale));
+      if (shown < FUNCTION && distance === 0) {
+        ink.font = `600 13px ${colours.mono}`;
+        ink.fillStyle = colours.ink;
+        ink.textBaseline = "bottom";
+        ink.fillText(f.name, sx(f.x), sy(f.y) - 3);
+      }
+    }
+  }
+
+  // The list beside the drawing says the same in words and links
+  function link(id) {
+    const f = functions[id], url = data.urls[id];
+    const go = sgl.element("button", { type: "button", title: "Focus on " + f.name }, "focus");
+    go.addEventListener("click", () => setFocus(f));
+    return sgl.element("li", {}, sgl.element("span", { class: "dot c" + data.components[f.component][1] }),
+      url ? sgl.element("a", { class: "fn", href: root + url }, f.name) : sgl.element("span", { class: "fn" }, f.name), " ", go);
+  }
+  function section(title, ids) {
+    const unique = [...new Set(ids)].filter((id) => functions[id].on).sort((a, b) => functions[a].name < functions[b].name ? -1 : 1);
+    const list = sgl.element("ul", { class: "near" }, ...unique.slice(0, 200).map(link));
+    if (unique.length > 200) list.append(sgl.element("li", { class: "quiet" }, `and ${unique.length - 200} more`));
+    return [sgl.element("h2", {}, `${title} `, sgl.element("span", { class: "n" }, String(unique.length))), list];
+  }
+  function sideList() {
+    if (!focus) {
+      const on = functions.filter((f) => f.on).length;
+      side.replaceChildren(sgl.element("p", {}, `${on.toLocaleString("en")} functions, ${shownEdges.length.toLocaleString("en")} calls.`),
+        sgl.element("p", { class: "quiet" }, "Choose a function to see who calls it and whom it calls. Wheel or + and − zoom, drag or arrow keys move. Dashed: a virtual call; an override may run instead." + (data.ran ? " Green: the call ran on the GPU." : "")));
+      return;
+    }
+    const clear = sgl.element("button", { type: "button" }, "Clear focus");
+    clear.addEventListener("click", () => setFocus(null));
+    side.replaceChildren(sgl.element("p", {}, sgl.element("strong", { class: "fn" }, focus.name), sgl.element("br"), sgl.element("span", { class: "mod" }, data.modules[focus.module][0])),
+      sgl.element("p", {}, ...(data.urls[focus.id] ? [sgl.element("a", { href: root + data.urls[focus.id] }, "Open its page"), " "] : []), clear),
+      ...section("Calls", focus.out.map((e) => e.to)), ...section("Called by", focus.into.map((e) => e.from)));
+  }
+
+  // Moving
+  function setFocus(f, keep) {
+    focus = f;
+    walk();
+    sideList();
+    save();
+    if (f && !keep) {
+      view.scale = Math.max(view.scale, 9);
+      view.x = f.x + CARD / 2 - canvas.clientWidth / 2 / view.scale;
+      view.y = f.y - canvas.clientHeight / 2 / view.scale;
+    }
+    draw();
+  }
+  function save() {
+    sgl.state.write({
+      focus: focus ? data.modules[focus.module][0] + ":" + focus.name : "", distance: control("distance").value === "2" ? "" : control("distance").value,
+      level: control("level").value === "auto" ? "" : control("level").value, path: name("path"), phase: name("phase"), kind: name("kind"), ran: control("ran").checked ? "1" : "",
+    });
+  }
+  function name(which) {
+    const select = control(which);
+    return select.value === "" ? "" : select.selectedOptions[0].textContent;
+  }
+  function whole() {
+    const w = canvas.clientWidth, h = canvas.clientHeight, [gw, gh] = data.size;
+    view.scale = Math.min(w / (gw + 4), h / (gh + 4)) || 1;
+    view.x = gw / 2 - w / 2 / view.scale;
+    view.y = Math.min(-2, gh / 2 - h / 2 / view.scale);
+    draw();
+  }
+  function zoom(factor, px, py) {
+    const x = view.x + px / view.scale, y = view.y + py / view.scale;
+    view.scale = Math.min(40, Math.max(0.2, view.scale * factor));
+    view.x = x - px / view.scale;
+    view.y = y - py / view.scale;
+    draw();
+  }
+  function at(px, py) {
+    const x = view.x + px / view.scale, y = view.y + py / view.scale;
+    return functions.find((f) => f.on && x >= f.x && x <= f.x + CARD && y >= f.y && y < f.y + 1) || null;
+  }
+  const pointers = new Map();
+  let moved = 0;
+  canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); pointers.set(event.pointerId, event); moved = 0; });
+  canvas.addEventListener("pointermove", (event) => {
+    const before = pointers.get(event.pointerId);
+    if (!before) {
+      const found = level() === FUNCTION ? at(event.offsetX, event.offsetY) : null;
+      if (found !== hover) { hover = found; canvas.title = found ? data.modules[found.module][0] + ":" + found.name : ""; draw(); }
+      return;
+    }
+    if (pointers.size === 1) { view.x -= (event.clientX - before.clientX) / view.scale; view.y -= (event.clientY - before.clientY) / view.scale; }
+    else {
+      const other = [...pointers.values()].find((p) => p.pointerId !== event.pointerId);
+      const gap = (p) => Math.hypot(p.clientX - other.clientX, p.clientY - other.clientY);
+      const box = canvas.getBoundingClientRect();
+      zoom(gap(event) / Math.max(1, gap(before)), (event.clientX + other.clientX) / 2 - box.x, (event.clientY + other.clientY) / 2 - box.y);
+    }
+    moved += Math.abs(event.clientX - before.clientX) + Math.abs(event.clientY - before.clientY);
+    pointers.set(event.pointerId, event);
+    draw();
+  });
+  const release = (event) => {
+    if (pointers.delete(event.pointerId) && moved < 4 && event.type === "pointerup") {
+      const found = at(event.offsetX, event.offsetY);
+      if (level() === FUNCTION) setFocus(found, true); else zoom(2.2, event.offsetX, event.offsetY);
+    }
+  };
+  canvas.addEventListener("pointerup", release);
+  canvas.addEventListener("pointercancel", release);
+  canvas.addEventListener("wheel", (event) => { event.preventDefault(); zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0016)), event.offsetX, event.offsetY); }, { passive: false });
+  canvas.addEventListener("keydown", (event) => {
+    const step = 60 / view.scale;
+    const keys = {
+      ArrowLeft: () => { view.x -= step; }, ArrowRight: () => { view.x += step; }, ArrowUp: () => { view.y -= step; }, ArrowDown: () => { view.y += step; },
+      "+": () => zoom(1.3, canvas.clientWidth / 2, canvas.clientHeight / 2), "=": () => zoom(1.3, canvas.clientWidth / 2, canvas.clientHeight / 2),
+      "-": () => zoom(1 / 1.3, canvas.clientWidth / 2, canvas.clientHeight / 2), 0: whole, Escape: () => setFocus(null),
+    };
+    if (keys[event.key] && !event.ctrlKey && !event.metaKey) { event.preventDefault(); keys[event.key](); draw(); }
+  });
+
+  // Controls
+  const option = (select, values) => values.forEach((value, number) => control(select).append(sgl.element("option", { value: String(number) }, value)));
+  option("path", data.paths); option("phase", data.phases); option("kind", data.kinds);
+  control("ran-label").hidden = !data.ran;
+  const byName = new Map(functions.map((f) => [data.modules[f.module][0] + ":" + f.name, f]));
+  control("search").addEventListener("input", (event) => {
+    const text = event.target.value.trim().toLowerCase();
+    const exact = byName.get(event.target.value.trim());
+    const found = exact ? [exact] : text.length < 2 ? [] : functions.filter((f) => f.name.toLowerCase().includes(text)).slice(0, 40);
+    control("names").replaceChildren(...found.map((f) => sgl.element("option", { value: data.modules[f.module][0] + ":" + f.name })));
+    if (exact) setFocus(exact);
+  });
+  control("search").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    const text = event.target.value.trim().toLowerCase();
+    const rank = (f) => (f.name.toLowerCase() === text ? 0 : f.name.toLowerCase().endsWith("." + text) ? 1 : 2) * 1000 + f.name.length;
+    const found = byName.get(event.target.value.trim()) || functions.filter((f) => f.on && f.name.toLowerCase().includes(text)).sort((a, b) => rank(a) - rank(b))[0];
+    if (found) setFocus(found);
+  });
+  for (const which of ["path", "phase", "kind", "ran"]) control(which).addEventListener("change", () => { filter(); save(); });
+  control("distance").addEventListener("change", () => { walk(); save(); draw(); });
+  control("level").addEventListener("change", () => { save(); draw(); });
+  control("fit").addEventListener("click", whole);
+  data.components.forEach(([text, hue], number) => {
+    const button = sgl.element("button", { type: "button", "aria-pressed": "true", class: "comp c" + hue }, text);
+    button.addEventListener("click", () => {
+      if (shut.delete(number)) button.setAttribute("aria-pressed", "true"); else { shut.add(number); button.setAttribute("aria-pressed", "false"); }
+      filter();
+    });
+    control("legend").append(sgl.element("li", {}, button));
+  });
+  function restore() {
+    const state = sgl.state.read();
+    for (const which of ["path", "phase", "kind"]) {
+      const found = [...control(which).options].find((o) => o.textContent === state[which]);
+      control(which).value = found ? found.value : "";
+    }
+    if (state.distance) control("distance").value = state.distance;
+    if (state.level) control("level").value = state.level;
+    control("ran").checked = state.ran === "1";
+    filter();
+    const wanted = state.focus && byName.get(state.focus);
+    if (wanted) setFocus(wanted);
+  }
+  document.addEventListener("sgl-theme", () => { readColours(); draw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
+  new ResizeObserver(draw).observe(canvas);
+  window.addEventListener("hashchange", restore);
+  readColours();
+  whole();
+  restore();
+  window.sglGraph = { functions, view, get focus() { return focus; }, get near() { return near; }, get edges() { return shownEdges; } };
+})();
