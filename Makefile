@@ -7,7 +7,7 @@ WORKSPACE ?= .sgltrace
 PYTEST ?=
 BIN := .venv/bin
 
-.PHONY: report test lint format clean
+.PHONY: report test lint ruff types imports build/lint format clean
 
 # Index a release of SGLang and say where its report lies. Another one: make report SRC=sglang==0.5.12.post1
 report: .venv/installed
@@ -17,16 +17,23 @@ report: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest $(PYTEST)
 
-# The linters. Type and import checkers cannot follow folders that are installed under other names, so they get the
-# layout that a wheel has.
-lint: .venv/installed-dev
+lint: ruff types imports
+
+ruff: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf build/lint && mkdir -p build/lint
-	cp -R tracer build/lint/sgltrace
-	cp -R reports templates build/lint/sgltrace/
+
+types: .venv/installed-dev build/lint
 	MYPYPATH=build/lint $(BIN)/mypy -p sgltrace
+
+imports: .venv/installed-dev build/lint
 	PYTHONPATH=build/lint $(BIN)/lint-imports
+
+# Checkers cannot follow folders that are installed under other names, so they get the layout that a wheel has.
+build/lint:
+	rm -rf $@ && mkdir -p $@
+	cp -R tracer $@/sgltrace
+	cp -R reports templates $@/sgltrace/
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix .

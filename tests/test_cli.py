@@ -144,6 +144,12 @@ def test_errors_are_one_line(call, arguments, code, said):
     assert err.startswith("sgltrace: ") and said in err
 
 
+def test_names_cannot_steer_the_terminal(call):
+    assert call("index", "/no\x1b[2J\nwhere")[2] == "sgltrace: there is no /no\\x1b[2J where; " + (
+        "name a folder, a wheel, an sdist, CHECKOUT@REVISION, or a requirement such as sglang==0.5.9\n"
+    )
+
+
 def test_version_help_and_nothing(call):
     assert call("--version")[:2] == (0, "sgltrace 0.1.0\n")
     assert call("--help")[0] == 0

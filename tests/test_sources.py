@@ -300,6 +300,11 @@ def test_revision_without_git(checkout, opened, monkeypatch):
     assert "needs git" in refusal(opened, f"{checkout}@HEAD")
 
 
+def test_revision_inside_a_git_hook_reads_the_named_repository(checkout, opened, monkeypatch, tmp_path):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    assert_is_the_tree(opened(f"{checkout}@HEAD"))
+
+
 def test_path_with_an_at_sign_is_a_path(tmp_path, opened):
     write_tree(tmp_path / "a@b")
     assert_is_the_tree(opened(tmp_path / "a@b"))

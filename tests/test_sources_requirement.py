@@ -113,3 +113,18 @@ def test_pip_that_fails_otherwise_gives_its_own_line(registry, fetched, monkeypa
     monkeypatch.setattr(pip.subprocess, "run", lambda *arguments, **options: said)
     with pytest.raises(InputError, match="pip cannot fetch sglang==1: the disk is full"):
         fetched("sglang==1")
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(registry, fetched, tmp_path):
+    write_wheel(registry)
+    fetched("sglang==1.2.3")
+    (kept,) = (tmp_path / "cache").rglob("*.whl")
+    kept.write_bytes(b"half")
+    assert fetched("sglang==1.2.3").source.version == "1.2.3"
+
+
+def test_unusable_cache_folder_says_how_to_choose_another(registry, fetched, tmp_path):
+    write_wheel(registry)
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InputError, match="SGLTRACE_CACHE_DIR names another"):
+        fetched("sglang==1.2.3")

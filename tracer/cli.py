@@ -103,7 +103,9 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    from sgltrace.commands.output import printable
+
+    return printable(" ".join(text.split()))
 
 
 def _bug(error: Exception) -> str:

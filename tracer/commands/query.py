@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgltrace.commands.output import bold, guard_text, print_json
+from sgltrace.commands.output import bold, guard_text, print_json, printable, say
 from sgltrace.errors import EXIT_FOUND
 from sgltrace.workspace import DEFAULT, Workspace
 
@@ -41,7 +41,7 @@ def calls(func: FunctionArgument, workspace: WorkspaceOption = Path(DEFAULT), as
     for edge in edges:
         _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
     for call in unresolved:
-        print(f"   ?  {call.expression}  (line {call.line}, unresolved: {call.why})")
+        say(f"   ?  {call.expression}  (line {call.line}, unresolved: {call.why})")
     if not edges and not unresolved:
         print("   calls nothing")
 
@@ -91,12 +91,12 @@ def _graph(workspace: Path) -> CallGraph:
 
 def _print_function(graph: CallGraph, id: str) -> None:
     function = graph.functions[id]
-    print(f"{bold(id)}  {function.file}:{function.line}")
+    print(f"{bold(id)}  {printable(function.file)}:{function.line}")
 
 
 def _print_edge(edge: CallEdge, shown: str, file: str) -> None:
     doubt = "" if edge.confidence >= 1 else f", confidence {edge.confidence:.2f}"
-    print(f"   {shown}  ({edge.kind}{', virtual' if edge.virtual else ''}{doubt})")
+    say(f"   {shown}  ({edge.kind}{', virtual' if edge.virtual else ''}{doubt})")
     for site in edge.sites:
         guards = "; ".join(guard_text(guard) for guard in site.guards)
-        print(f"        {file}:{site.line}" + (f"  {guards}" if guards else ""))
+        say(f"        {file}:{site.line}" + (f"  {guards}" if guards else ""))

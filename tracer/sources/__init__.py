@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from sgltrace.errors import InputError
+from sgltrace.files import CACHE_VARIABLE
 from sgltrace.progress import Progress
 from sgltrace.sources.text import UndecodableSource, decode_source
 from sgltrace.sources.tree import SourceTree, UnreadableFile, module_name
@@ -30,6 +31,11 @@ def open_source(requested: str, *, cache_dir: Path, progress: Progress) -> Sourc
     try:
         return _open(requested, path, cache_dir, progress)
     except OSError as error:
+        if str(error.filename or "").startswith(str(cache_dir)):
+            why = error.strerror or error
+            raise InputError(
+                f"cannot use the cache folder {cache_dir} ({why}); {CACHE_VARIABLE} names another"
+            ) from error
         raise InputError(f"cannot read {error.filename or requested}: {error.strerror or error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -37,11 +38,13 @@ def open_requirement(requirement: Requirement, requested: str, cache_dir: Path, 
     releases = cache_dir / "releases"
     version = _pinned(requirement) or _newest(requirement, releases, progress)
     folder = releases / f"{name}-{version}"
-    kept = _kept(folder)
-    if kept is None:
-        progress.stage(f"fetching {name} {version}")
-        kept = download(name, version, folder)
-    return open_archive(requested, kept, cache_dir, kind="requirement")
+    if kept := _kept(folder):
+        try:
+            return open_archive(requested, kept, cache_dir, kind="requirement")
+        except InputError:  # damaged since it was fetched; what the registry itself has wrong is told below
+            shutil.rmtree(folder)
+    progress.stage(f"fetching {name} {version}")
+    return open_archive(requested, download(name, version, folder), cache_dir, kind="requirement")
 
 
 def _pinned(requirement: Requirement) -> Version | None:

@@ -63,6 +63,7 @@ class GitStore:
                 [self._git, "-C", str(self._checkout), "cat-file", "--batch"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env=_environment(),
             )
             self._owner = os.getpid()
         return self._process
@@ -120,8 +121,14 @@ def _run(git: str, checkout: Path, *arguments: str) -> str:
         encoding="utf-8",
         errors="surrogateescape",
         check=False,
+        env=_environment(),
     )
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise InputError(f"git cannot read {checkout}: {said[0] if said else 'git failed without a word'}")
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """Without what a git hook or alias sets for its own repository."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
