@@ -1,0 +1,98 @@
+"""``sgltrace run``, ``doctor`` and ``show``: parse, call, print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sgltrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from .session import RunOptions
+
+# What does the work is imported where it is used, so that the other commands start fast.
+
+_SIZE = re.compile(r"(\d+)([kMG]?)B?$")
+_STEPS = re.compile(r"(\d+)?:(\d+)?$")
+_UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LAUNCH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What starts the server, as you run it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command(context_settings=_LAUNCH)(run)
+    app.command(context_settings=_LAUNCH)(doctor)
+
+
+def run(
+    command: Command,
+    out: Annotated[Path | None, typer.Option("-o", "--output", help="A new folder for the trace.")] = None,
+    steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps from A on, up to but without B.")] = "",
+    every: Annotated[int, typer.Option(min=1, help="Record every Nth step.")] = 1,
+    pointers: Annotated[bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")] = False,
+    timeline: Annotated[int, typer.Option(min=0, metavar="N", help="Record N steady decode steps with VizTracer.")] = 0,
+    calls: Annotated[int, typer.Option(min=0, metavar="N", help="Record who calls whom in N steady decode steps.")] = 0,
+    path: Annotated[str, typer.Option(help="The path to expect: auto, v1 or v2.")] = "auto",
+    max_bytes: Annotated[str, typer.Option(help="Size of the trace; the oldest steps go first.")] = "256M",
+    probe: Annotated[list[str] | None, typer.Option(metavar="module:Class.method", help="One more function to record.")] = None,
+    fields: Annotated[list[str] | None, typer.Option(help="What of the --probe before it: self.x,arg.y,return.z")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A TOML file of more functions to record.")] = None,
+) -> None:
+    """Run COMMAND unchanged, and record the shapes of its decode steps. Ends with COMMAND's exit code."""
+    from .session import run as run_session
+
+    options = _options(command, out, steps, every, pointers, timeline, calls, path, max_bytes, probe, fields, plan)
+    session = run_session(options)
+    raise typer.Exit(session.exit_code)
+
+
+def _options(
+    command: list[str], out: Path | None, steps: str, every: int, pointers: bool, timeline: int, calls: int,
+    path: str, max_bytes: str, probe: list[str] | None, fields: list[str] | None, plan: Path | None,
+) -> RunOptions:
+    from .plan import Options, own_site, sites_from_file
+    from .session import RunOptions
+
+    own = [] if plan is None else sites_from_file(plan)
+    given = list(fields or [])
+    for function in probe or []:
+        own.append(own_site(function, given.pop(0) if given else "args,return"))
+    if given:
+        raise UsageError(f"--fields {given[0]} has no --probe; give one --probe for each --fields")
+    if path not in ("auto", "v1", "v2"):
+        raise UsageError(f"--path {path}: there are auto, v1 and v2")
+    return RunOptions(
+        command=command, out=out, own_sites=own, path=path,
+        probe=Options(steps=_steps(steps), every=every, pointers=pointers, timeline=timeline, calls=calls,
+                      max_bytes=_size(max_bytes)),
+    )
+
+
+def _steps(text: str) -> tuple[int, int | None] | None:
+    if not text:
+        return None
+    found = _STEPS.match(text)
+    if found is None:
+        raise UsageError(f"--steps {text}: steps are given as A:B, A: or :B")
+    first, last = found.groups()
+    return int(first or 0), None if last is None else int(last)
+
+
+def _size(text: str) -> int:
+    found = _SIZE.match(text)
+    size = int(found.group(1)) * _UNITS[found.group(2)] if found else 0
+    if size < 1 << 20:
+        raise UsageError(f"--max-bytes {text}: give a size of at least 1M, such as 64M or 2G")
+    return size
+
+
+def doctor(command: Command) -> None:
+    """Say what `run` would do with COMMAND: which Python, which SGLang, which sites, and what is in the way."""
+    from .doctor import diagnose
+
+    raise typer.Exit(diagnose(command))

@@ -1,0 +1,236 @@
+"""What happens when a wrapped function is called: which step and phase it belongs to, and what is recorded.
+
+Everything the server can notice is kept out: an error in here switches the site or the recording off, and the
+wrapped function is called, returns and raises exactly as without.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import wire
+from .describe import Describer
+from .recorder import Recorder, RecorderStopped
+from .selectors import Reader
+
+_LINKS = 64  # results whose step is remembered until they are processed
+
+
+class ThreadState:
+    """What one thread is doing: how many captures and replays it is inside of."""
+
+    __slots__ = ("busy", "captures", "graphs", "number", "replays")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.captures = 0  # functions around a capture, with their warm-up runs
+        self.graphs = 0  # torch.cuda.graph itself
+        self.replays = 0
+        self.busy = False
+
+
+class Site:
+    """A function of the plan, with compiled selectors. ``on`` is cleared when it failed."""
+
+    __slots__ = ("after", "after_names", "after_owner", "before", "before_names", "before_owner", "flags", "ident",
+                 "number", "on", "quiet", "why_off")
+
+    def __init__(self, number: int, ident: str, flags: frozenset[str]) -> None:
+        self.number = number
+        self.ident = ident
+        self.flags = flags
+        self.quiet = "quiet" in flags
+        self.on = True
+        self.why_off: str | None = None
+        self.before: tuple[Reader, ...] = ()
+        self.after: tuple[Reader, ...] = ()
+        self.before_names: tuple[str, ...] = ()
+        self.after_names: tuple[str, ...] = ()
+        self.before_owner = f"{number} before"
+        self.after_owner = f"{number} after"
+
+
+class Probe:
+    """Connects the wrapped functions of this process to its recorder."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        describer: Describer,
+        steps: tuple[int, int | None] | None = None,
+        every: int = 1,
+    ) -> None:
+        self.recorder = recorder
+        self.describer = describer
+        self.steps = steps
+        self.every = every
+        self.active = True
+        self.on_step: Callable[[int, Sequence[Any]], None] | None = None
+        self.on_process: Callable[[Sequence[Any]], None] | None = None
+        self.on_problem: Callable[[str], None] | None = None
+        self._threads: dict[int, ThreadState] = {}
+        self._links: dict[int, int] = {}
+        self._last_step = 0
+
+    # Called by the wrappers. They return what must be handed to ``after``, or None if the call is not recorded.
+
+    def before(self, site: Site, args: Sequence[Any], kwargs: dict[str, Any]) -> ThreadState | None:
+        """A wrapped function is about to be called."""
+        try:
+            thread = self._thread()
+            if site.flags:
+                self._note_flags(site, thread, args)
+            if not site.quiet and self._wanted(site, thread):
+                self._record(
+                    wire.ENTER, site, thread, site.before, site.before_names, site.before_owner, args, kwargs, None
+                )
+            return thread
+        except Exception as error:
+            self.failed(site, error)
+            return None
+
+    def after(
+        self, site: Site, thread: ThreadState, args: Sequence[Any], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """The wrapped function returned ``result``."""
+        try:
+            if self._wanted(site, thread) and not (site.quiet and result is None):
+                self._record(
+                    wire.EXIT, site, thread, site.after, site.after_names, site.after_owner, args, kwargs, result
+                )
+            if site.flags:
+                self._leave(site, thread, raised=False)
+                if "step" in site.flags and result is not None:
+                    self._link(result)
+                if "process" in site.flags and self.on_process is not None:
+                    self.on_process(args)
+        except Exception as error:
+            self.failed(site, error)
+
+    def raised(self, site: Site, thread: ThreadState, error: BaseException) -> None:
+        """The wrapped function raised ``error``."""
+        try:
+            if self._wanted(site, thread):
+                self._record(wire.RAISE, site, thread, (_the_result,), ("raised",), "raised", (), {}, error)
+            if site.flags:
+                self._leave(site, thread, raised=True)
+        except Exception as problem:
+            self.failed(site, problem)
+
+    def failed(self, site: Site | None, error: Exception) -> None:
+        """Something in the probe went wrong: that site, or the whole recording, ends here."""
+        try:
+            if isinstance(error, (RecorderStopped, OSError)) or site is None:
+                text = str(error) if isinstance(error, RecorderStopped) else f"{type(error).__name__}: {error}"
+                self.active = False
+                self.steps, self.every = (0, 0), 1
+                if self.recorder.stopped is None:
+                    self.recorder.stop(text)
+            else:
+                site.on = False
+                site.why_off = f"{type(error).__name__}: {error}"[:200]
+                text = f"{site.ident}: {site.why_off}"
+            if self.on_problem is not None:
+                self.on_problem(text)
+        except Exception:
+            self.active = False  # nothing is left to tell it to
+
+    # Steps and phases.
+
+    def _thread(self) -> ThreadState:
+        ident = threading.get_ident()
+        state = self._threads.get(ident)
+        if state is None:
+            if len(self._threads) > 1000:
+                self._threads.clear()
+            state = self._threads[ident] = ThreadState(len(self._threads) & 0xFFFF)
+        return state
+
+    def _note_flags(self, site: Site, thread: ThreadState, args: Sequence[Any]) -> None:
+        flags = site.flags
+        if "open" in flags:
+            self._set_step(self._last_step + 1)
+        elif "step" in flags:
+            self._last_step += 1
+            self._set_step(self._last_step)
+            self.recorder.steps += 1
+            if self.on_step is not None:
+                self.on_step(self._last_step, args)
+        if "capture" in flags:
+            thread.captures += 1
+        if "replay" in flags:
+            thread.replays += 1
+        if "graph begin" in flags:
+            thread.graphs += 1
+
+    def _leave(self, site: Site, thread: ThreadState, raised: bool) -> None:
+        flags = site.flags
+        if "capture" in flags:
+            thread.captures -= 1
+        if "replay" in flags:
+            thread.replays -= 1
+        if "graph end" in flags or (raised and "graph begin" in flags):
+            thread.graphs -= 1
+
+    def _wanted(self, site: Site, thread: ThreadState) -> bool:
+        """Whether a call is recorded here and now: nothing is inside a capture but that it began and ended."""
+        if not self.active or thread.graphs:
+            return False
+        return not thread.captures or "capture" in site.flags
+
+    def _set_step(self, step: int) -> None:
+        self.recorder.step = step
+        if self.recorder.stopped is not None:
+            self.active = False
+        elif self.steps is None:
+            self.active = step % self.every == 0
+        else:
+            first, last = self.steps
+            self.active = step >= first and (last is None or step < last) and (step - first) % self.every == 0
+
+    def _link(self, result: Any) -> None:
+        self._links[id(result)] = self._last_step
+        if len(self._links) > _LINKS:
+            del self._links[next(iter(self._links))]
+
+    def step_of(self, result: Any) -> int:
+        """The step that returned ``result``; 0 if not known."""
+        return self._links.get(id(result), 0)
+
+    # Recording.
+
+    def _record(
+        self, kind: int, site: Site, thread: ThreadState, readers: tuple[Reader, ...], names: tuple[str, ...],
+        owner: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any,
+    ) -> None:
+        time_ns = time.monotonic_ns()
+        ints: list[int] = []
+        if thread.busy:  # a signal handler in the middle of a record
+            self.recorder.not_taken += 1
+            return
+        thread.busy = True
+        try:
+            with self.recorder.lock:
+                signature = 0
+                if names:
+                    values = [read(args, kwargs, result) for read in readers]
+                    signature = self.describer.values(owner, names, values, ints)
+                    if len(ints) > wire.MAX_INTS:
+                        self.recorder.not_taken += 1
+                        return
+                if thread.captures:
+                    phase = wire.CAPTURE
+                elif thread.replays:
+                    phase = wire.REPLAY
+                else:
+                    phase = wire.EAGER if self._last_step else wire.WARM_UP
+                self.recorder.record(kind, site.number, signature, ints, phase, thread.number, time_ns)
+        finally:
+            thread.busy = False
+
+
+def _the_result(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
+    return result

@@ -1,0 +1,179 @@
+"""Watches the Python processes that a command starts, through /proc, and says which of them the probe did not enter
+and why. Nothing is done to them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*(t|d)?$")
+_SECRET = re.compile(r"(key|token|secret|password|credential)", re.IGNORECASE)
+
+
+class Process(msgspec.Struct, kw_only=True):
+    """A process that was seen. ``start`` is in clock ticks since boot, and with ``pid`` never repeats."""
+
+    pid: int
+    start: int
+    parent: int
+    command: list[str]
+    python: bool
+    pythonpath: str | None = None
+    traced: bool = False
+    """Whether it got the variables that lead to the probe."""
+    alive: bool = True
+
+    @property
+    def name(self) -> str:
+        """What its trace files are called."""
+        return f"{self.pid}-{self.start}"
+
+
+class Watcher:
+    """The tree of processes under ``root``, kept up to date by ``look``."""
+
+    def __init__(self, root: int, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+        self.seen: dict[tuple[int, int], Process] = {}
+
+    def look(self) -> None:
+        """Note processes that are new, and those that ended."""
+        table = _process_table()
+        below = {self.root} if self.root in table else set()
+        below |= {pid for (pid, start), p in self.seen.items() if p.alive and table.get(pid, (0, 0))[1] == start}
+        grown = True
+        while grown:
+            new = {pid for pid, (parent, _) in table.items() if parent in below} - below
+            below |= new
+            grown = bool(new)
+        for pid in below:
+            parent, start = table[pid]
+            if (pid, start) not in self.seen:
+                process = _read(pid, start, parent, self.folder)
+                if process is not None:
+                    self.seen[pid, start] = process
+            elif self.seen[pid, start].python is False:
+                # A fork may have become a Python by exec since.
+                again = _read(pid, start, parent, self.folder)
+                if again is not None:
+                    self.seen[pid, start] = again
+        for (pid, start), process in self.seen.items():
+            process.alive = table.get(pid, (0, 0))[1] == start
+
+    def alive(self) -> list[Process]:
+        """Processes that were alive at the last look."""
+        return [process for process in self.seen.values() if process.alive]
+
+    def python(self) -> list[Process]:
+        """Python processes, in order of their start."""
+        return sorted((p for p in self.seen.values() if p.python), key=lambda p: (p.start, p.pid))
+
+    def why_not_attached(self, process: Process) -> str | None:
+        """None if the probe is in ``process``, else the reason as far as it can be told from outside."""
+        if (self.folder / f"{process.name}.head").exists():
+            return None
+        options = _python_options(process.command)
+        for letter, meaning in (("I", "isolated mode"), ("E", "PYTHON* variables ignored"), ("S", "no site module")):
+            if letter in options:
+                return f"python was started with -{letter} ({meaning})"
+        if not self.folder.is_dir():
+            return "the trace folder is gone"
+        if not process.traced:
+            return "its environment does not hold SGLTRACE_DIR (started with an environment of its own)"
+        earlier = _earlier_sitecustomize(process.pythonpath, self.folder / "probe")
+        if earlier is not None:
+            return f"{earlier} comes first on its PYTHONPATH and does not run the next sitecustomize"
+        if not os.access(self.folder, os.W_OK):
+            return "the trace folder cannot be written to"
+        return "it ended, or was seen, before the probe had started; or its Python is older than 3.10"
+
+
+def redacted(command: list[str]) -> list[str]:
+    """A command line without the values of options that look like secrets."""
+    shown = []
+    hide = False
+    for word in command:
+        if hide and not word.startswith("-"):
+            shown.append("***")
+            hide = False
+            continue
+        hide = False
+        name, equals, _ = word.partition("=")
+        if _SECRET.search(name) and word.startswith("-"):
+            shown.append(f"{name}=***" if equals else word)
+            hide = not equals
+        elif _SECRET.search(name) and equals:
+            shown.append(f"{name}=***")
+        else:
+            shown.append(word)
+    return shown
+
+
+def _process_table() -> dict[int, tuple[int, int]]:
+    """``pid`` to parent and start time."""
+    table = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path("/proc", entry, "stat").read_bytes().rsplit(b")", 1)[1].split()
+        except (OSError, IndexError):
+            continue  # it ended in between
+        table[int(entry)] = int(fields[1]), int(fields[19])
+    return table
+
+
+def _read(pid: int, start: int, parent: int, folder: Path) -> Process | None:
+    base = Path("/proc", str(pid))
+    try:
+        command = [w.decode("utf-8", "replace") for w in base.joinpath("cmdline").read_bytes().split(b"\0")[:-1]]
+    except OSError:
+        return None
+    try:
+        program = os.path.basename(os.readlink(base / "exe"))
+    except OSError:
+        program = os.path.basename(command[0]) if command else ""
+    environment = _environment(base)
+    return Process(
+        pid=pid, start=start, parent=parent, command=command, python=bool(_PYTHON.match(program)),
+        pythonpath=environment.get("PYTHONPATH"), traced=environment.get("SGLTRACE_DIR") == str(folder),
+    )
+
+
+def _environment(base: Path) -> dict[str, str]:
+    try:
+        raw = base.joinpath("environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (entry.decode("utf-8", "replace").partition("=") for entry in raw.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _python_options(command: list[str]) -> str:
+    """The letters of the interpreter's own options, ``IEs`` for ``python -I -Es script``."""
+    letters = ""
+    words = command[1:]
+    while words and words[0].startswith("-") and not words[0].startswith("--"):
+        word = words.pop(0)
+        stop = next((at for at, letter in enumerate(word) if letter in "mcXW"), None)
+        letters += word[1:stop]
+        if stop is not None:
+            if word[stop] in "mc":
+                break
+            if stop == len(word) - 1 and words:
+                words.pop(0)
+    return letters
+
+
+def _earlier_sitecustomize(pythonpath: str | None, door: Path) -> str | None:
+    for entry in (pythonpath or "").split(os.pathsep):
+        if entry == str(door):
+            return None
+        if entry and Path(entry, "sitecustomize.py").exists():
+            return str(Path(entry, "sitecustomize.py"))
+    return None
