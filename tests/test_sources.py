@@ -121,6 +121,15 @@ def test_unreadable_file_does_not_stop_the_tree(tmp_path, opened):
         tree.read_module(SCHEDULER)
 
 
+@pytest.mark.parametrize("path", ["sglang/nothing.py", "../outside.py", "sglang/../../outside.py", "/etc/passwd"])
+def test_nothing_outside_the_tree_is_read(tmp_path, checkout, opened, path):
+    write_tree(tmp_path / "in")
+    (tmp_path / "outside.py").write_text("secret")
+    for tree in (opened(tmp_path / "in"), opened(write_wheel(tmp_path)), opened(f"{checkout}@HEAD")):
+        with pytest.raises(UnreadableFile, match="there is no file"):
+            tree.read(path)
+
+
 def test_fingerprint_changes_with_a_file_and_not_without(tmp_path, opened):
     write_tree(tmp_path)
     first = opened(tmp_path).fingerprint()

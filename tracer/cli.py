@@ -63,11 +63,11 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import index, query
+    from sgltrace.commands import index, query, report
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_program)
-    for module in (index, query):
+    for module in (index, report, query):
         module.register(app)
     return app
 

@@ -62,9 +62,16 @@ class SourceTree:
                 found[module] = path
         return dict(sorted(found.items()))
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self._store.names())
+
     def read(self, path: str) -> bytes:
-        """The bytes of the file at ``path``. Raises UnreadableFile."""
-        return self._store.read(self._package.name_of(path))
+        """The bytes of the file at ``path``. Raises UnreadableFile, also where the tree has no such file."""
+        name = self._package.name_of(path)
+        if name not in self._names:  # a path of a damaged index may lead anywhere
+            raise UnreadableFile(f"there is no file {path} in {self.source.root}")
+        return self._store.read(name)
 
     def read_module(self, module: str) -> bytes:
         """The bytes of a module. Raises KeyError for an unknown one, UnreadableFile for one not readable."""
