@@ -1,1 +1,8 @@
-"""TODO."""
+"""Facts, resolution and call graph. ``build`` makes the index, ``analyse`` the resolved program that it is made from."""
+
+from __future__ import annotations
+
+from sgltrace.index.build import IndexOptions, analyse, build, to_index
+from sgltrace.index.program import Program
+
+__all__ = ["IndexOptions", "Program", "analyse", "build", "to_index"]

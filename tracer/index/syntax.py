@@ -532,3 +532,17 @@ def descend(node: Expr) -> Iterator[Expr]:
     yield node
     for child in children(node):
         yield from descend(child)
+
+
+def blocks(statement: Stmt) -> list[list[Stmt]]:
+    """The blocks of statements directly inside a statement of the same scope (not a function's or a class's)."""
+    match statement:
+        case If(body=body, orelse=orelse) | For(body=body, orelse=orelse) | While(body=body, orelse=orelse):
+            return [body, orelse]
+        case With(body=body):
+            return [body]
+        case Try(body=body, handlers=handlers, orelse=orelse, final=final):
+            return [body, *(handler.body for handler in handlers), orelse, final]
+        case Match(cases=cases):
+            return [case.body for case in cases]
+    return []

@@ -139,4 +139,3 @@ def typed(call: TorchCall) -> Value:
     """``torch.LongTensor([...])``"""
     shape, _ = _nested(call.args[0]) if call.args else ((ZERO,), None)
     return call.new(shape, TYPED[call.name])
-

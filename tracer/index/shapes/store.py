@@ -52,6 +52,13 @@ class Store:
         """What was changed since a mark, with the latest values, left as it is."""
         return {key: self.values.get(key) for key, _ in self._trail[mark:]}
 
+    def originals(self, mark: int) -> dict[Key, Value | None]:
+        """What the keys that were changed since a mark held before."""
+        originals: dict[Key, Value | None] = {}
+        for key, old in self._trail[mark:]:
+            originals.setdefault(key, old)
+        return originals
+
     def apply(self, changes: Changes) -> None:
         """Redo what a branch did."""
         for key, value in changes.items():

@@ -196,4 +196,3 @@ def _bound(value: Value | None, size: Dim | None, default: Dim | None) -> Dim | 
     if (value.dim.constant or 0) < 0 or (value.dim.constant is None and all(c < 0 for c in value.dim.terms.values())):
         return None if size is None else size + value.dim
     return value.dim
-

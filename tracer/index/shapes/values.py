@@ -15,6 +15,8 @@ from sgltrace.index.shapes.dims import ONE, ZERO, Dim, const, product
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sgltrace.index.entities import ClassInfo
+
 BATCH_SIZE = "bs"
 """The symbol for the number of requests in a batch; at 0 a batch is idle."""
 MOST_ALTERNATIVES = 4
@@ -120,37 +122,49 @@ class Span:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an enum class."""
+    """A member of an enum class of the program."""
 
-    cls: str
+    cls: ClassInfo
     name: str
 
 
 @dataclass(eq=False)
 class Obj:
-    """An object, compared by identity. ``cls`` is the id of its class, which an annotation may narrow; a ``list``
-    keeps its elements as segments, a ``dict`` its values by key, in the store."""
+    """An object, compared by identity. What is in it lies in the store.
 
-    cls: str
+    ``kind`` is ``object`` (of a class of the program, which an annotation may narrow), ``list`` or ``dict``.
+    """
+
+    cls: ClassInfo | None
     name: str = ""
     """How the source calls it, for messages (``batch.spec_info``)."""
+    kind: str = "object"
     each: bool = False
     """Whether it stands for every element of a list."""
+    lazy: bool = False
+    """Whether its fields are what its class's methods write, evaluated when asked for."""
+    arguments: tuple[list[Value], dict[str, Value]] | None = None
+    """What its constructor got, where it is lazy and that is known."""
     number: int = field(default_factory=itertools.count(1).__next__)
 
     def __repr__(self) -> str:
-        return f"Obj({self.cls}, {self.name or self.number})"
+        return f"Obj({self.cls.name if self.cls else self.kind} {self.name or self.number})"
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A function, class, module or name outside the program: ``kind`` says which, ``target`` is its id; a method
-    has the ``bound`` object that it was read from."""
+    """A function, class, module or name outside the program.
+
+    ``kind`` is ``function``, ``class``, ``module``, ``external`` or ``builtin method``; ``target`` its id or dotted
+    name; a method has the ``bound`` value that it was read from.
+    """
 
     kind: str
     target: str
     bound: Value | None = None
-    extra: Any = field(default=None, compare=False)
+    info: Any = field(default=None, compare=False)
+    """The function's or class's entity; of a nested function, with the frame around it."""
+    frame: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -297,5 +297,3 @@ VIEWS: dict[str, Operation] = {
     )},
 }  # fmt: skip
 """By the name after ``torch.``, or of the method; the tensor is the first argument."""
-
-

@@ -1,0 +1,108 @@
+"""Facts of modules: read in parallel, kept in the user's cache under the hash of the file's content.
+
+A file's facts depend on nothing but its bytes and ``FACTS_VERSION``, so two releases, checkouts or runs share them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+import msgspec
+from sgltrace.files import write_atomically
+from sgltrace.index import syntax as s
+from sgltrace.sources import SourceTree, UndecodableSource, UnreadableFile, decode_source
+
+
+class Facts:
+    """The facts of a tree's modules, read when they are asked for. Close it (``with``) to end the readers."""
+
+    def __init__(self, tree: SourceTree, cache_dir: Path | None, jobs: int | None = None) -> None:
+        self._tree = tree
+        self._cache = None if cache_dir is None else cache_dir / "facts" / str(s.FACTS_VERSION)
+        self._jobs = jobs if jobs is not None else min(4, os.cpu_count() or 1)
+        self._pool: ProcessPoolExecutor | None = None
+        self._pending: dict[str, Future[bytes]] = {}
+        self._ready: dict[str, s.ModuleFacts] = {}
+        self.parsed = 0
+        """How many modules were read from source, not from the cache."""
+
+    def __enter__(self) -> Facts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def prefetch(self, modules: Iterable[str]) -> None:
+        """Begin to read modules that will be asked for. Names that are not in the tree are passed over."""
+        for module in modules:
+            if module in self._tree.modules and module not in self._ready and module not in self._pending:
+                self._begin(module)
+
+    def get(self, module: str) -> s.ModuleFacts:
+        """The facts of a module of the tree, once: whoever asks keeps them. They have ``error`` where it is unreadable."""
+        if module not in self._ready and module not in self._pending:
+            self._begin(module)
+        future = self._pending.pop(module, None)
+        if future is not None:
+            return s.decode(future.result())
+        return self._ready.pop(module)
+
+    def _begin(self, module: str) -> None:
+        try:
+            data = self._tree.read_module(module)
+            kept = self._kept(data)
+            facts = None if kept is None else _read(kept)
+            if facts is not None:
+                self._ready[module] = facts
+                return
+            source = decode_source(data)
+        except (UnreadableFile, UndecodableSource) as error:
+            self._ready[module] = s.ModuleFacts([], str(error))
+            return
+        self.parsed += 1
+        if self._jobs <= 1:
+            self._ready[module] = s.decode(parse_and_keep(source, kept))
+            return
+        if self._pool is None:
+            methods = multiprocessing.get_all_start_methods()
+            context = multiprocessing.get_context("fork" if "fork" in methods else None)
+            self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_start_reader)
+        self._pending[module] = self._pool.submit(parse_and_keep, source, kept)
+
+    def _kept(self, data: bytes) -> Path | None:
+        if self._cache is None:
+            return None
+        digest = hashlib.blake2b(data, digest_size=20).hexdigest()
+        return self._cache / digest[:2] / digest[2:]
+
+
+def _read(path: Path) -> s.ModuleFacts | None:
+    try:
+        return s.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None  # not kept yet, or not what this version writes: it is read from source again
+
+
+def _start_reader() -> None:
+    import gc
+
+    gc.disable()  # a reader makes trees and drops them; none of them has cycles worth a search
+
+
+def parse_and_keep(source: str, kept: Path | None) -> bytes:
+    """Encoded facts of a source text, written to ``kept`` as well. Runs in a reader process."""
+    from sgltrace.index.parse import parse_source
+
+    data = s.encode(parse_source(source))
+    if kept is not None:
+        try:
+            write_atomically(kept, data)
+        except OSError:
+            pass  # a cache that cannot be written makes the next run slower and this one no worse
+    return data

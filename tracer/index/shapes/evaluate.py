@@ -1,0 +1,353 @@
+"""Expressions: what one gives in a frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sgltrace.index import syntax as s
+from sgltrace.index.shapes import calls, loops, objects
+from sgltrace.index.shapes.dims import Dim, const, symbol
+from sgltrace.index.shapes.indexing import subscript
+from sgltrace.index.shapes.reductions import elementwise, matmul
+from sgltrace.index.shapes.tests import compare, truth
+from sgltrace.index.shapes.torchcall import TorchCall, elements
+from sgltrace.index.shapes.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Const,
+    Either,
+    Given,
+    Int,
+    Obj,
+    Range,
+    Ref,
+    Run,
+    Span,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    alternatives,
+    join,
+    join_all,
+)
+
+if TYPE_CHECKING:
+    from sgltrace.index.shapes.frames import Frame
+    from sgltrace.index.shapes.machine import Machine
+
+_ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_divide", "%": "remainder", "**": "pow",
+               "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "bitwise_left_shift",
+               ">>": "bitwise_right_shift"}  # fmt: skip
+
+
+def evaluate(m: Machine, frame: Frame, node: s.Expr) -> Value:
+    """The value of an expression; what it writes (a walrus, a call's effects) is in the store afterwards."""
+    match node:
+        case s.Name(id=name):
+            return m.variable(frame, name, node)
+        case s.Attr(value=base, attr=attr):
+            frame.line = node.line
+            return objects.attribute(m, frame, evaluate(m, frame, base), attr, node)
+        case s.Const(value=value):
+            return Int(const(value)) if type(value) is int else Const(value)
+        case s.Call():
+            return calls.call(m, frame, node)
+        case s.Sub(value=base, index=index):
+            return index_into(m, frame, evaluate(m, frame, base), index_value(m, frame, index), node.line)
+        case s.Bin(op=op, left=left, right=right):
+            return binary(m, frame, op, evaluate(m, frame, left), evaluate(m, frame, right))
+        case s.Bool(op=op, left=left, right=right):
+            return _boolean(m, frame, op, left, right)
+        case s.Cmp(left=left, ops=ops, rights=rights):
+            return _comparison(m, frame, left, ops, rights)
+        case s.Unary(op=op, value=operand):
+            return _unary(m, frame, op, evaluate(m, frame, operand))
+        case s.Cond(body=body, test=test, orelse=orelse):
+            return _conditional(m, frame, body, test, orelse)
+        case s.Seq(kind=kind, items=items):
+            return _display(m, frame, kind, items)
+        case s.Map(keys=keys, values=values):
+            return _dict(m, frame, keys, values)
+        case s.Comp():
+            return loops.comprehension(m, frame, node)
+        case s.Walrus(target=target, value=inner):
+            value = evaluate(m, frame, inner)
+            m.assign_name(frame, target, value)
+            return value
+        case s.Lambda():
+            return m.closure(frame, node)
+        case s.Star(value=inner):
+            return evaluate(m, frame, inner)
+        case s.Ellipsis_():
+            return Const(Ellipsis)
+        case s.Format():
+            return Unknown("a text")
+        case s.Await(value=inner) if inner is not None:
+            return evaluate(m, frame, inner)
+    return Unknown("not a value")
+
+
+def index_value(m: Machine, frame: Frame, node: s.Expr) -> Value:
+    """The value of a subscript, with its slices."""
+    if isinstance(node, s.Slice):
+        parts = [None if part is None else evaluate(m, frame, part) for part in (node.lower, node.upper, node.step)]
+        return Span(*parts)
+    if isinstance(node, s.Seq) and node.kind == "tuple":
+        return Tuple(tuple(index_value(m, frame, item) for item in node.items))
+    return m.view(evaluate(m, frame, node))
+
+
+def index_into(m: Machine, frame: Frame, base: Value, index: Value, line: int) -> Value:
+    """``base[index]``"""
+    place = frame.place(line)
+    if isinstance(base, Either):
+        return join_all(index_into(m, frame, value, index, line) for value in base.values if value != NONE)
+    if isinstance(base, Tensor):
+        if isinstance(index, Either):
+            return join_all(index_into(m, frame, base, value, line) for value in index.values)
+        return subscript(base, index, place)
+    if isinstance(base, Obj):
+        if base.kind == "dict":
+            found = m.store.get((base.number, repr(index)))
+            return found if found is not None else Unknown("a key that is not known here")
+        if base.kind == "object":
+            return calls.method(m, frame, base, "__getitem__", [index], {}, line) or Unknown(
+                f"a subscript of {base.name or base}"
+            )
+    return _element(m.view(base), index)
+
+
+def _element(base: Value, index: Value) -> Value:
+    if isinstance(base, Range):
+        if isinstance(index, Int):
+            return Int(base.start + index.dim * base.step)
+        return Unknown("a part of a range")
+    items = elements(base)
+    position = index.dim.constant if isinstance(index, Int) else None
+    if items is not None and position is not None and -len(items) <= position < len(items):
+        return items[position]
+    if items is not None and isinstance(index, Span):
+        bounds = [part.dim.constant if isinstance(part, Int) else None if part is None or part == NONE else "?"
+                  for part in (index.lower, index.upper, index.step)]  # fmt: skip
+        if "?" not in bounds:
+            return Tuple(items[slice(*bounds)])
+    if isinstance(base, Run):
+        return _part_of_run(base, index, position)
+    if isinstance(base, Unknown):
+        return base
+    return Unknown("an index that is not known")
+
+
+def _part_of_run(base: Run, index: Value, position: int | None) -> Value:
+    if not base.segments:
+        return Unknown("an element of an empty list")
+    if position == 0:
+        return base.segments[0][0]
+    if position == -1:
+        return base.segments[-1][0]
+    if isinstance(index, Int):
+        return join_all(value for value, _ in base.segments)
+    if isinstance(index, Span) and len(base.segments) == 1 and (index.lower is None or isinstance(index.lower, Int)):
+        from sgltrace.index.shapes.torchcall import slice_size
+
+        size = slice_size(index, base.count)
+        if size is not None:
+            return Run(((base.segments[0][0], size),))
+    if isinstance(index, Span) and index.lower is None and index.upper == Int(const(-1)):
+        value, count = base.segments[-1]
+        return Run((*base.segments[:-1], (value, count - const(1))))
+    if isinstance(index, Span) and len(base.segments) >= 1:
+        return Unknown("a part of a list")
+    return Unknown("an index that is not known")
+
+
+def binary(m: Machine, frame: Frame, op: str, left: Value, right: Value) -> Value:
+    """``left op right``"""
+    if isinstance(left, Either) or isinstance(right, Either):
+        pairs = [(a, b) for a in alternatives(left) for b in alternatives(right) if NONE not in (a, b)]
+        return join_all(binary(m, frame, op, a, b) for a, b in pairs) if pairs else Unknown("None in a sum")
+    if isinstance(left, Int) and isinstance(right, Int):
+        return _integers(op, left.dim, right.dim)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        call = TorchCall(_ARITHMETIC.get(op, op), [left, right], {}, frame.place())
+        if op == "@":
+            return matmul(call)
+        result = elementwise(call)
+        if op == "/" and isinstance(result, Tensor) and result.dtype in ("int64", "int32"):
+            return Tensor(result.shape, "float32", result.place, result.why)
+        return result
+    if op in ("+", "*"):
+        listed = _sequences(m, op, left, right)
+        if listed is not None:
+            return listed
+    if isinstance(left, Const) and isinstance(right, Const) and op == "|":
+        both = (left.value, right.value)
+        if all(isinstance(value, bool) for value in both):
+            return Const(both[0] or both[1])
+    for value in (left, right):
+        if isinstance(value, Unknown):
+            return value
+    return Unknown(f"{op} of values that are not followed")
+
+
+def _integers(op: str, left: Dim, right: Dim) -> Value:
+    match op:
+        case "+":
+            return Int(left + right)
+        case "-":
+            return Int(left - right)
+        case "*":
+            return Int(left * right)
+        case "//" if right.constant != 0:
+            return Int(left // right)
+        case "%" if right.constant != 0:
+            return Int(left % right)
+        case "**":
+            return Int(left**right)
+        case "/":
+            exact = left.exact_quotient(right)
+            return Int(exact) if exact is not None else Unknown("a quotient that may be broken")
+    if left.constant is not None and right.constant is not None:
+        match op:
+            case "|":
+                return Int(const(left.constant | right.constant))
+            case "&":
+                return Int(const(left.constant & right.constant))
+            case "<<" if 0 <= right.constant < 64:
+                return Int(const(left.constant << right.constant))
+    return Unknown(f"{op} of integers")
+
+
+def _sequences(m: Machine, op: str, left: Value, right: Value) -> Value | None:
+    """``[x] * n`` and ``a + b``."""
+    a, b = m.view(left), m.view(right)
+    if op == "*" and isinstance(b, Tuple | Run):
+        a, b = b, a
+    if op == "*" and isinstance(a, Tuple | Run) and isinstance(b, Int):
+        runs = a.segments if isinstance(a, Run) else tuple((item, const(1)) for item in a.items)
+        if isinstance(a, Tuple) and b.dim.constant is not None and 0 <= b.dim.constant <= 16:
+            return Tuple(a.items * b.dim.constant) if isinstance(left, Tuple) else m.new_list(
+                tuple((item, const(1)) for item in a.items * b.dim.constant))  # fmt: skip
+        return m.new_list(tuple((value, count * b.dim) for value, count in runs))
+    if op == "+" and isinstance(a, Tuple | Run) and isinstance(b, Tuple | Run):
+        if isinstance(a, Tuple) and isinstance(b, Tuple) and isinstance(left, Tuple):
+            return Tuple(a.items + b.items)
+        runs = tuple(run for part in (a, b)
+                     for run in (part.segments if isinstance(part, Run) else ((i, const(1)) for i in part.items)))  # fmt: skip
+        return m.new_list(runs)
+    return None
+
+
+def _boolean(m: Machine, frame: Frame, op: str, left: s.Expr, right: s.Expr) -> Value:
+    first = evaluate(m, frame, left)
+    known = truth(first)
+    if known is (op == "or"):
+        return first
+    second = evaluate(m, frame, right)
+    if known is not None:
+        return second
+    if op == "or" and isinstance(first, Int | Either):
+        # ``x or 1``: what is given or else a default; the formula is what matters.
+        kept = [value for value in alternatives(first) if value not in (NONE, FALSE)]
+        return join_all(kept) if kept else second
+    if truth(second) is (op == "or"):
+        return Unknown("a condition") if op == "and" else second
+    if truth(second) is False and op == "and":
+        return FALSE
+    return Unknown("a condition") if not isinstance(second, Tensor | Obj) else join(first, second)
+
+
+def _comparison(m: Machine, frame: Frame, left: s.Expr, ops: list[str], rights: list[s.Expr]) -> Value:
+    first = evaluate(m, frame, left)
+    results = []
+    for op, right in zip(ops, rights, strict=True):
+        second = evaluate(m, frame, right)
+        if op not in ("is", "is not", "in", "not in") and (isinstance(first, Tensor) or isinstance(second, Tensor)):
+            shaped = elementwise(TorchCall(op, [first, second], {}, frame.place()))
+            return Tensor(shaped.shape, "bool", shaped.place, shaped.why) if isinstance(shaped, Tensor) else shaped
+        results.append(compare(m, op, first, second))
+        first = second
+    if any(result is False for result in results):
+        return FALSE
+    return TRUE if all(result is True for result in results) else Unknown("a condition")
+
+
+def _unary(m: Machine, frame: Frame, op: str, value: Value) -> Value:
+    if op == "not":
+        known = truth(value)
+        return Unknown("a condition") if known is None else Const(not known)
+    if isinstance(value, Either):
+        return join_all(_unary(m, frame, op, part) for part in value.values)
+    if isinstance(value, Int) and op == "-":
+        return Int(-value.dim)
+    if isinstance(value, Const) and isinstance(value.value, float) and op == "-":
+        return Const(-value.value)
+    if isinstance(value, Tensor):
+        return Tensor(value.shape, value.dtype, frame.place(), value.why)
+    return value
+
+
+def _conditional(m: Machine, frame: Frame, body: s.Expr, test: s.Expr, orelse: s.Expr) -> Value:
+    known = truth(evaluate(m, frame, test))
+    if known is not None:
+        return evaluate(m, frame, body if known else orelse)
+    given = given_by(m, frame, test)
+    with m.narrowed(frame, test, True):
+        first = evaluate(m, frame, body)
+    with m.narrowed(frame, test, False):
+        second = evaluate(m, frame, orelse)
+    return join(first, second, given)
+
+
+def given_by(m: Machine, frame: Frame, test: s.Expr) -> Given:
+    """What a test takes for granted where it holds: ``topk == 1``, ``bs == raw_bs`` say what a symbol is."""
+    if isinstance(test, s.Bool) and test.op == "and":
+        return {**given_by(m, frame, test.left), **given_by(m, frame, test.right)}
+    if isinstance(test, s.Cmp) and test.ops == ["=="]:
+        left, right = evaluate(m, frame, test.left), evaluate(m, frame, test.rights[0])
+        if isinstance(left, Int) and isinstance(right, Int):
+            for one, other in ((left.dim, right.dim), (right.dim, left.dim)):
+                names = one.symbols()
+                if len(names) == 1 and one == symbol(next(iter(names))):
+                    return {next(iter(names)): other}
+    return {}
+
+
+def _display(m: Machine, frame: Frame, kind: str, items: list[s.Expr]) -> Value:
+    runs: list[tuple[Value, Dim]] = []
+    for item in items:
+        if isinstance(item, s.Star):
+            inner = m.view(evaluate(m, frame, item.value))
+            parts = elements(inner)
+            if parts is None and isinstance(inner, Run):
+                runs += inner.segments
+            elif parts is None:
+                return Unknown("a sequence with unknown parts")
+            else:
+                runs += [(part, const(1)) for part in parts]
+        else:
+            runs.append((evaluate(m, frame, item), const(1)))
+    if kind == "tuple":
+        if all(count == const(1) for _, count in runs):
+            return Tuple(tuple(value for value, _ in runs))
+        return Run(tuple(runs))
+    if kind == "set":
+        return Unknown("a set")
+    return m.new_list(tuple(runs))
+
+
+def _dict(m: Machine, frame: Frame, keys: list[s.Expr | None], values: list[s.Expr]) -> Value:
+    made = Obj("dict", kind="dict")
+    for key, value in zip(keys, values, strict=True):
+        result = evaluate(m, frame, value)
+        if key is not None:
+            m.store.set((made.number, repr(evaluate(m, frame, key))), result)
+        elif isinstance(result, Obj) and result.kind == "dict":
+            for name, inner in m.fields_of(result):
+                m.store.set((made.number, name), inner)
+    return made
+
+
+__all__ = ["Ref", "binary", "evaluate", "given_by", "index_into", "index_value"]

@@ -1,0 +1,160 @@
+"""What a field holds before the step writes it: by the vocabulary, by what the class's methods assign, or by its type.
+
+The objects that live as long as the process (workers, runners, pools) are not built by running their constructors,
+which do a great deal that shapes don't ask for. A field of theirs is what the assignments to it give, each evaluated
+where it stands when somebody reads the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sgltrace.index import syntax as s
+from sgltrace.index.shapes import evaluate as ev
+from sgltrace.index.shapes.dims import symbol
+from sgltrace.index.shapes.frames import Frame
+from sgltrace.index.shapes.tests import truth
+from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value, join_all
+
+if TYPE_CHECKING:
+    from sgltrace.index.entities import ClassInfo, FunctionInfo
+    from sgltrace.index.shapes.machine import Machine
+    from sgltrace.index.shapes.world import FieldAssignment
+
+_COUNTS = {"max", "min", "len", "int", "sum", "round", "abs"}
+
+
+def first_value(m: Machine, obj: Obj, name: str) -> Value:
+    """The value of a field that nothing on the way has written."""
+    assert obj.cls is not None
+    seeded = m.seed(obj, name)
+    if seeded is not None:
+        return seeded
+    if obj.lazy:
+        value = _assigned(m, obj, name)
+        if value is not None and not isinstance(value, Unknown):
+            return value
+        declared = m.declared(obj, name)
+        if not isinstance(declared, Unknown):
+            return declared
+        return value if value is not None else declared
+    return m.declared(obj, name)
+
+
+def _assigned(m: Machine, obj: Obj, name: str) -> Value | None:
+    """What the assignments to the field in the class's methods give; None where there is none."""
+    assert obj.cls is not None
+    key = (obj.number, name)
+    if key in m.being_asked or len(m.being_asked) > m.MOST_QUESTIONS:
+        return Unknown(f"{name} depends on itself")
+    m.being_asked.add(key)
+    try:
+        found = m.world.assignments(obj.cls, name)
+        if not found:
+            default = m.world.class_value(obj.cls, name)
+            return None if default is None else ev.evaluate(m, m.module_frame(default[0].module), default[1])
+        values = [value for a in found for value in [_of_assignment(m, obj, a)] if value is not None]
+    finally:
+        m.being_asked.discard(key)
+    said = [value for value in values if value != NONE] or values
+    if not said:
+        return None
+    value = join_all(said)
+    if isinstance(value, Unknown) and any(_is_number(a.value) for a in found):
+        return Int(symbol(name))
+    return value
+
+
+def _is_number(node: s.Expr) -> bool:
+    match node:
+        case s.Call(func=s.Name(id=name)):
+            return name in _COUNTS
+        case s.Bin(op=op, left=left, right=right):
+            return op in ("//", "-", "*", "+") and (_is_number(left) or _is_number(right) or _is_int(right))
+    return False
+
+
+def _is_int(node: s.Expr) -> bool:
+    return isinstance(node, s.Const) and type(node.value) is int
+
+
+def _of_assignment(m: Machine, obj: Obj, assignment: FieldAssignment) -> Value | None:
+    """One assignment's value; None where its guards cannot hold."""
+    frame = m.lazy_frame(assignment.function, obj)
+    for test, holds in assignment.guards:
+        if truth(ev.evaluate(m, frame, test)) is (not holds):
+            return None
+    value = ev.evaluate(m, frame, assignment.value)
+    if assignment.index is not None:
+        parts = m.parts(value, assignment.count)
+        return parts[assignment.index]
+    return value
+
+
+def variable(m: Machine, frame: Frame, name: str) -> Value | None:
+    """A variable of a lazy frame: its parameter's value or what its assignments give; None if it has no such."""
+    function = frame.function
+    param = next((p for p in function.parameters if p.name == name), None)
+    if name in frame.asked:
+        return Unknown(f"{name} depends on itself")
+    frame.asked.add(name)
+    try:
+        found = m.world.local_assignments(function, name)
+        values = []
+        for assignment in found:
+            if any(truth(ev.evaluate(m, frame, t)) is (not holds) for t, holds in assignment.guards):
+                continue
+            value = ev.evaluate(m, frame, assignment.value)
+            if assignment.index is not None:
+                value = m.parts(value, assignment.count)[assignment.index]
+            if assignment.annotation is not None:
+                value = m.as_annotated(frame, value, assignment.annotation)
+            if assignment.element:
+                value = m.element(value)
+            values.append(value)
+        if param is not None:
+            values.append(_argument(m, frame, param))
+    finally:
+        frame.asked.discard(name)
+    if not values:
+        return None
+    return join_all([value for value in values if value != NONE] or values)
+
+
+def _argument(m: Machine, frame: Frame, param: s.Param) -> Value:
+    """What a parameter gets when the function runs as a part of making its object, or else by its type."""
+    function = frame.function
+    obj = frame.receiver
+    if function.parameters and function.parameters[0] is param and function.owner is not None:
+        return obj if obj is not None else Unknown("self")
+    if isinstance(obj, Obj) and function.owner is not None and function.name == "__init__":
+        given = _constructor_argument(m, obj, function, param)
+        if given is not None:
+            return given
+    if isinstance(param.default, s.Const) and isinstance(param.default.value, bool):
+        return Const(param.default.value)
+    return m.by_type(function, param)
+
+
+def _constructor_argument(m: Machine, obj: Obj, function: FunctionInfo, param: s.Param) -> Value | None:
+    """The argument of ``__init__`` that the object's own constructor got, or that a subclass's hands on."""
+    assert obj.cls is not None
+    own = m.world.method(obj.cls, "__init__")
+    if own is function:
+        if obj.arguments is None:
+            return None
+        return m.bind_one(function, param, *obj.arguments)
+    call = m.world.super_init(own, function) if own is not None else None
+    if own is None or call is None:
+        return None
+    frame = m.lazy_frame(own, obj)
+    positional = [ev.evaluate(m, frame, arg.value) for arg in call.args if arg.name is None]
+    named = {arg.name: arg.value for arg in call.args if arg.name not in (None, "*", "**")}
+    if param.name in named:
+        return ev.evaluate(m, frame, named[param.name])
+    return m.bind_one(function, param, positional, {})
+
+
+def classes_made(m: Machine, cls: ClassInfo) -> ClassInfo:
+    """The class that an object declared as ``cls`` has on this path, where the path's workers say it."""
+    return m.world.on_path(cls)
