@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from sgltrace.errors import UsageError
+from sgltrace.errors import EXIT_DONE, EXIT_FOUND, UsageError
 
 if TYPE_CHECKING:
     from .session import RunOptions
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(context_settings=_LAUNCH)(run)
     app.command(context_settings=_LAUNCH)(doctor)
+    app.command()(show)
 
 
 def run(
@@ -34,13 +36,19 @@ def run(
     out: Annotated[Path | None, typer.Option("-o", "--output", help="A new folder for the trace.")] = None,
     steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps from A on, up to but without B.")] = "",
     every: Annotated[int, typer.Option(min=1, help="Record every Nth step.")] = 1,
-    pointers: Annotated[bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")] = False,
+    pointers: Annotated[
+        bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")
+    ] = False,
     timeline: Annotated[int, typer.Option(min=0, metavar="N", help="Record N steady decode steps with VizTracer.")] = 0,
     calls: Annotated[int, typer.Option(min=0, metavar="N", help="Record who calls whom in N steady decode steps.")] = 0,
     path: Annotated[str, typer.Option(help="The path to expect: auto, v1 or v2.")] = "auto",
     max_bytes: Annotated[str, typer.Option(help="Size of the trace; the oldest steps go first.")] = "256M",
-    probe: Annotated[list[str] | None, typer.Option(metavar="module:Class.method", help="One more function to record.")] = None,
-    fields: Annotated[list[str] | None, typer.Option(help="What of the --probe before it: self.x,arg.y,return.z")] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(metavar="module:Class.method", help="One more function to record.")
+    ] = None,
+    fields: Annotated[
+        list[str] | None, typer.Option(help="What of the --probe before it: self.x,arg.y,return.z")
+    ] = None,
     plan: Annotated[Path | None, typer.Option(help="A TOML file of more functions to record.")] = None,
 ) -> None:
     """Run COMMAND unchanged, and record the shapes of its decode steps. Ends with COMMAND's exit code."""
@@ -52,8 +60,18 @@ def run(
 
 
 def _options(
-    command: list[str], out: Path | None, steps: str, every: int, pointers: bool, timeline: int, calls: int,
-    path: str, max_bytes: str, probe: list[str] | None, fields: list[str] | None, plan: Path | None,
+    command: list[str],
+    out: Path | None,
+    steps: str,
+    every: int,
+    pointers: bool,
+    timeline: int,
+    calls: int,
+    path: str,
+    max_bytes: str,
+    probe: list[str] | None,
+    fields: list[str] | None,
+    plan: Path | None,
 ) -> RunOptions:
     from .plan import Options, own_site, sites_from_file
     from .session import RunOptions
@@ -67,9 +85,18 @@ def _options(
     if path not in ("auto", "v1", "v2"):
         raise UsageError(f"--path {path}: there are auto, v1 and v2")
     return RunOptions(
-        command=command, out=out, own_sites=own, path=path,
-        probe=Options(steps=_steps(steps), every=every, pointers=pointers, timeline=timeline, calls=calls,
-                      max_bytes=_size(max_bytes)),
+        command=command,
+        out=out,
+        own_sites=own,
+        path=path,
+        probe=Options(
+            steps=_steps(steps),
+            every=every,
+            pointers=pointers,
+            timeline=timeline,
+            calls=calls,
+            max_bytes=_size(max_bytes),
+        ),
     )
 
 
@@ -91,8 +118,51 @@ def _size(text: str) -> int:
     return size
 
 
-def doctor(command: Command) -> None:
+def doctor(command: Command, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Say what `run` would do with COMMAND: which Python, which SGLang, which sites, and what is in the way."""
-    from .doctor import diagnose
+    from .doctor import diagnose, report
 
-    raise typer.Exit(diagnose(command))
+    diagnosis = diagnose(command)
+    if json:
+        _print_json(diagnosis)
+    else:
+        _print_rows(report(diagnosis))
+    raise typer.Exit(EXIT_FOUND if diagnosis.problems else EXIT_DONE)
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A trace that `run` wrote, or is writing.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while the trace grows.")] = False,
+    calls: Annotated[
+        bool, typer.Option("--calls", help="Also the calls of each step, with what was recorded.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a step.")] = False,
+) -> None:
+    """Print the steps of a trace; those before a crash stand out."""
+    from . import show as shows
+    from .trace import read_trace
+
+    trace = read_trace(folder)
+    if json:
+        for step in shows.as_json(trace):
+            print(msgspec.json.encode(step).decode())
+        return
+    _print_rows(shows.summary(trace))
+    if follow:
+        shows.follow(folder, print)
+        return
+    for line in shows.lines(trace, detail=calls):
+        print(line)
+
+
+def _print_json(data: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    """Labels and texts in two columns; a label that repeats is shown once."""
+    width = max((len(label) for label, _ in rows), default=0)
+    last = None
+    for label, text in rows:
+        print(f"{'' if label == last else label:<{width}}  {text}")
+        last = label

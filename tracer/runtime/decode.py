@@ -194,10 +194,21 @@ def read_head(path: Path) -> Head:
     if version != wire.VERSION:
         raise ValueError(f"{path.name} has version {version}, this sgltrace reads version {wire.VERSION}")
     reason = data[wire.HEAD.size : wire.HEAD.size + min(rest[-1], wire.MAX_REASON)].decode("utf-8", "replace")
-    names = ("records", "definitions", "steps", "last_step", "dropped_records", "dropped_segments", "not_taken",
-             "first_segment", "next_segment", "cost_ns", "cost_samples")
+    names = (
+        "records",
+        "definitions",
+        "steps",
+        "last_step",
+        "dropped_records",
+        "dropped_segments",
+        "not_taken",
+        "first_segment",
+        "next_segment",
+        "cost_ns",
+        "cost_samples",
+    )
     state_name = wire.STATE_NAMES[state] if state < len(wire.STATE_NAMES) else "damaged"
-    return Head(pid=pid, state=state_name, reason=reason, **dict(zip(names, rest)))
+    return Head(pid=pid, state=state_name, reason=reason, **dict(zip(names, rest, strict=False)))
 
 
 def read_segment(path: Path, loss: Loss) -> Iterator[Record]:
@@ -355,7 +366,9 @@ class _Definitions:
         sizes = tuple(memoryview(numbers).cast("q"))
         stride = sizes[dimensions:]
         return TensorValue(
-            sizes[:dimensions], None if -1 in stride else stride, self._texts.get(dtype, "?"),
+            sizes[:dimensions],
+            None if -1 in stride else stride,
+            self._texts.get(dtype, "?"),
             self._texts.get(device, "?"),
         )
 
@@ -370,7 +383,7 @@ class _Definitions:
         kinds = [kind for _, kind, _ in layout.fields if kind in _SLOTTED]
         if len(kinds) != len(slots):
             return None
-        for kind, slot in zip(kinds, slots):
+        for kind, slot in zip(kinds, slots, strict=True):
             if kind == wire.TENSOR:
                 filled.append(self._tensors.get(slot))
             elif kind == wire.FLAG:

@@ -28,9 +28,9 @@ class Launched:
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise UsageError(f"{command[0]}: no such command; name the program that starts the server")
-        self.waited_for = {
-            s for s in (*FORWARDED, signal.SIGCHLD) if signal.getsignal(s) is not signal.SIG_IGN
-        } | {signal.SIGCHLD}
+        self.waited_for = {s for s in (*FORWARDED, signal.SIGCHLD) if signal.getsignal(s) is not signal.SIG_IGN} | {
+            signal.SIGCHLD
+        }
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self.waited_for)
         # Python ignores these two for itself; the command must find them as they were.
         ignored_by_python = [s for s in (signal.SIGPIPE, signal.SIGXFSZ) if signal.getsignal(s) is signal.SIG_IGN]

@@ -8,7 +8,7 @@ import msgspec
 
 
 class TensorValue(msgspec.Struct, frozen=True):
-    """A tensor's metadata. ``stride`` is in elements, None for a sparse tensor; ``address`` only with ``--pointers``."""
+    """A tensor's metadata: ``stride`` in elements, None if sparse; ``address`` only with ``--pointers``."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
@@ -18,7 +18,7 @@ class TensorValue(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """``int64[8, 3] cuda:0``, with the stride where it is not the usual one."""
-        usual = []
+        usual: list[int] = []
         step = 1
         for size in reversed(self.shape):
             usual.insert(0, step)
@@ -38,7 +38,7 @@ class ObjectValue(msgspec.Struct, frozen=True):
     """The fields of an object of a tracked class, or the elements of a tuple (called ``0``, ``1`` ...)."""
 
     cls: str
-    fields: dict[str, "Value"]
+    fields: dict[str, Value]
 
 
 class ListValue(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Opaque(msgspec.Struct, frozen=True):
     type: str
 
 
-Value = Union[TensorValue, Enumerated, ObjectValue, ListValue, Opaque, bool, int, None]
+Value = Union[TensorValue, Enumerated, ObjectValue, ListValue, Opaque, bool, int, None]  # noqa: UP007 (3.10 runs it)
 
 
 class Observation(msgspec.Struct, kw_only=True, frozen=True):

@@ -22,6 +22,7 @@ from sgltrace.errors import UsageError
 from .probe.selectors import SelectorError, compile_selector
 
 SITES_FILE = Path(__file__).with_name("sites.toml")
+VOCABULARY_FILE = Path(__file__).parent.with_name("vocabulary.toml")
 
 
 class Site(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -68,8 +69,13 @@ class Plan(msgspec.Struct, kw_only=True):
     unreadable: list[str]
     """Files that could not be parsed."""
     tracked: list[str]
+    """Patterns of the names of classes whose fields are recorded."""
     host_values: list[str]
+    """Patterns of the names of lists whose integers are recorded."""
+    accepted_drafts: list[str]
+    """Names of the lists that say how many drafts of each request were accepted."""
     identity: list[str]
+    """Attributes of the scheduler that say which rank it is."""
     config_owner: str
     config: list[str]
 
@@ -101,15 +107,43 @@ class Roles(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     site: list[Role]
     tracked: list[str]
     host_values: list[str]
+    accepted_drafts: list[str]
     identity: list[str]
     config_owner: str
     config: list[str]
+
+
+class _Tracked(msgspec.Struct):
+    carries: str
+    classes: list[str]
+
+
+class _Vocabulary(msgspec.Struct):
+    tracked: dict[str, _Tracked]
+
+
+class _OwnSite(msgspec.Struct, forbid_unknown_fields=True):
+    function: str
+    fields: tuple[str, ...] = ("args", "return")
+    stage: str = "own"
+
+
+class _OwnFile(msgspec.Struct, forbid_unknown_fields=True):
+    site: list[_OwnSite]
 
 
 @functools.cache
 def roles() -> Roles:
     """The roles that come with sgltrace."""
     return msgspec.toml.decode(SITES_FILE.read_bytes(), type=Roles)
+
+
+@functools.cache
+def tracked_classes() -> list[str]:
+    """Names of the classes that carry a step's state, from the vocabulary; requests themselves are not among them."""
+    vocabulary = msgspec.toml.decode(VOCABULARY_FILE.read_bytes(), type=_Vocabulary)
+    chosen = [t for role, t in vocabulary.tracked.items() if t.carries in ("step", "request") and role != "request"]
+    return sorted({name for tracked in chosen for name in tracked.classes})
 
 
 def make_plan(
@@ -129,8 +163,14 @@ def make_plan(
             sites.setdefault(
                 function,
                 Site(
-                    role=role.role, stage=role.stage, module=module, qualname=qualname, before=role.before,
-                    after=role.after, flags=list(role.flags), paths=role.paths,
+                    role=role.role,
+                    stage=role.stage,
+                    module=module,
+                    qualname=qualname,
+                    before=role.before,
+                    after=role.after,
+                    flags=list(role.flags),
+                    paths=role.paths,
                 ),
             )
     for site in own_sites:
@@ -141,9 +181,19 @@ def make_plan(
             planned.before = list(dict.fromkeys([*planned.before, *site.before]))
             planned.after = list(dict.fromkeys([*planned.after, *site.after]))
     return Plan(
-        package=package, root=None if root is None else str(root), version=version, options=options,
-        sites=list(sites.values()), roles_missing=missing, unreadable=unreadable, tracked=known.tracked,
-        host_values=known.host_values, identity=known.identity, config_owner=known.config_owner, config=known.config,
+        package=package,
+        root=None if root is None else str(root),
+        version=version,
+        options=options,
+        sites=list(sites.values()),
+        roles_missing=missing,
+        unreadable=unreadable,
+        tracked=[*tracked_classes(), *known.tracked],
+        host_values=known.host_values,
+        accepted_drafts=known.accepted_drafts,
+        identity=known.identity,
+        config_owner=known.config_owner,
+        config=known.config,
     )
 
 
@@ -190,7 +240,8 @@ def own_site(function: str, fields: str = "args,return") -> Site:
     names = [*module.split("."), *qualname.split(".")]
     if not colon or not all(name.isidentifier() for name in names):
         raise UsageError(f"--probe {function!r} is not of the form module:Class.method, e.g. my.module:Worker.step")
-    before, after = [], []
+    before: list[str] = []
+    after: list[str] = []
     for field in (part.strip() for part in fields.split(",")):
         if not field:
             continue
@@ -213,17 +264,8 @@ def _check_selector(field: str) -> None:
 
 def sites_from_file(path: Path) -> list[Site]:
     """Sites from a TOML file of ``[[site]]`` tables with ``function``, ``fields`` and perhaps ``stage``."""
-
-    class Own(msgspec.Struct, forbid_unknown_fields=True):
-        function: str
-        fields: list[str] = ["args", "return"]
-        stage: str = "own"
-
-    class File(msgspec.Struct, forbid_unknown_fields=True):
-        site: list[Own]
-
     try:
-        read = msgspec.toml.decode(path.read_bytes(), type=File)
+        read = msgspec.toml.decode(path.read_bytes(), type=_OwnFile)
     except OSError as error:
         raise UsageError(f"--plan {path}: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as error:
@@ -244,5 +286,3 @@ def encode(plan: Plan) -> bytes:
 def decode(data: bytes) -> Plan:
     """A plan from ``plan.json``. Raises ``msgspec.MsgspecError``."""
     return msgspec.json.decode(data, type=Plan)
-
-

@@ -93,6 +93,16 @@ class Watcher:
         return "it ended, or was seen, before the probe had started; or its Python is older than 3.10"
 
 
+def is_running(name: str) -> bool:
+    """Whether the process whose files are called ``name`` (``<pid>-<start>``) still runs on this machine."""
+    pid, _, start = name.partition("-")
+    try:
+        fields = Path("/proc", pid, "stat").read_bytes().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return False
+    return fields[19].decode() == start and fields[0] != b"Z"
+
+
 def redacted(command: list[str]) -> list[str]:
     """A command line without the values of options that look like secrets."""
     shown = []
@@ -117,7 +127,7 @@ def redacted(command: list[str]) -> list[str]:
 def _process_table() -> dict[int, tuple[int, int]]:
     """``pid`` to parent and start time."""
     table = {}
-    for entry in os.listdir("/proc"):
+    for entry in (path.name for path in Path("/proc").iterdir()):
         if not entry.isdigit():
             continue
         try:
@@ -135,13 +145,18 @@ def _read(pid: int, start: int, parent: int, folder: Path) -> Process | None:
     except OSError:
         return None
     try:
-        program = os.path.basename(os.readlink(base / "exe"))
+        program = (base / "exe").readlink().name
     except OSError:
-        program = os.path.basename(command[0]) if command else ""
+        program = Path(command[0]).name if command else ""
     environment = _environment(base)
     return Process(
-        pid=pid, start=start, parent=parent, command=command, python=bool(_PYTHON.match(program)),
-        pythonpath=environment.get("PYTHONPATH"), traced=environment.get("SGLTRACE_DIR") == str(folder),
+        pid=pid,
+        start=start,
+        parent=parent,
+        command=command,
+        python=bool(_PYTHON.match(program)),
+        pythonpath=environment.get("PYTHONPATH"),
+        traced=environment.get("SGLTRACE_DIR") == str(folder),
     )
 
 

@@ -67,8 +67,13 @@ def run(options: RunOptions, say: Callable[[str], None] | None = None) -> Sessio
         return Session(folder=None, exit_code=_run_untraced(options, environment), problems=problems)
 
     info = RunInfo(
-        tool=__version__, command=redacted(options.command), interpreter=target.executable,
-        package_root=target.package_root, version=target.version, plan=plan.digest(), started_ns=time.time_ns(),
+        tool=__version__,
+        command=redacted(options.command),
+        interpreter=target.executable,
+        package_root=target.package_root,
+        version=target.version,
+        plan=plan.digest(),
+        started_ns=time.time_ns(),
         monotonic_ns=time.monotonic_ns(),
     )
     _try_write(folder, info, problems)
@@ -76,8 +81,9 @@ def run(options: RunOptions, say: Callable[[str], None] | None = None) -> Sessio
     return _run_traced(options, environment, folder, info, problems, say)
 
 
-def prepare(options: RunOptions, target: Target, environment: Mapping[str, str], problems: list[str]
-            ) -> tuple[Path, Plan]:
+def prepare(
+    options: RunOptions, target: Target, environment: Mapping[str, str], problems: list[str]
+) -> tuple[Path, Plan]:
     """Make the trace folder with the plan and the probe in it. Raises ``OSError``, ``InputError``."""
     folder = _new_folder(options.out)
     root = None if target.package_root is None else Path(target.package_root)
@@ -130,8 +136,14 @@ def _run_untraced(options: RunOptions, environment: Mapping[str, str]) -> int:
     return launched.wait(Watcher(launched.pid, Path(os.devnull)), lambda: None)
 
 
-def _run_traced(options: RunOptions, environment: Mapping[str, str], folder: Path, info: RunInfo,
-                problems: list[str], say: Callable[[str], None]) -> Session:
+def _run_traced(
+    options: RunOptions,
+    environment: Mapping[str, str],
+    folder: Path,
+    info: RunInfo,
+    problems: list[str],
+    say: Callable[[str], None],
+) -> Session:
     line = StatusLine()
     launched = Launched(options.command, environment)
     watcher = Watcher(launched.pid, folder)
@@ -161,8 +173,13 @@ def _run_traced(options: RunOptions, environment: Mapping[str, str], folder: Pat
                 command = " ".join(redacted(process.command))[:100]
                 problems.append(f"process {process.pid} ({command}) did not attach: {why}")
             info.processes.append(
-                {"pid": process.pid, "start": process.start, "parent": process.parent,
-                 "command": redacted(process.command), "not_attached": why}
+                {
+                    "pid": process.pid,
+                    "start": process.start,
+                    "parent": process.parent,
+                    "command": redacted(process.command),
+                    "not_attached": why,
+                }
             )
         trim(folder)
         info.ended_ns, info.exit_code, info.problems = time.time_ns(), code, problems
@@ -186,5 +203,3 @@ def _what(target: Target) -> str:
 
 def _say(text: str) -> None:
     print(f"sgltrace: {text}", file=sys.stderr, flush=True)
-
-

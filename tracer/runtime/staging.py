@@ -67,13 +67,15 @@ def stage_viztracer(folder: Path, target_python: str | None) -> str | None:
     source = Path(viztracer.__file__).parent
     for package in (source, source.with_name("objprint")):
         if package.is_dir():
-            shutil.copytree(package, folder / "probe" / package.name, dirs_exist_ok=True,
-                            ignore=shutil.ignore_patterns("__pycache__", "html", "web_dist"))
+            shutil.copytree(
+                package,
+                folder / "probe" / package.name,
+                dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns("__pycache__", "html", "web_dist"),
+            )
     return None
 
 
 def write_run(folder: Path, info: RunInfo) -> None:
     """Write ``run.json``. Raises ``OSError``."""
     (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=1))
-
-

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -151,14 +152,18 @@ def _ask(target: Target, environment: Mapping[str, str]) -> None:
         target.version = _version_from_source(Path(target.package_root))
 
 
-def look(target: Target, environment: Mapping[str, str]) -> dict[str, object] | str:
+def look(target: Target, environment: Mapping[str, str]) -> dict[str, Any] | str:
     """Ask the interpreter what it would import in ``environment``; or one line on why it did not answer."""
     assert target.interpreter is not None
     code = _LOOK.replace("PACKAGE", repr(PACKAGE))
     try:
         done = subprocess.run(
             [target.interpreter, *target.flags, "-c", code],
-            env=dict(environment), capture_output=True, text=True, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL,
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{target.interpreter} did not answer: {error}"

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from .decode import Loss, complete_end
 from .probe import wire
+from .processes import is_running
 
 
 def trim(folder: Path) -> None:
     """Shorten each segment to its last complete record. Only for traces that nobody writes any more."""
     for path in sorted(folder.glob("*.seg")):
-        if _is_alive(path):
+        if is_running(path.name.partition(".")[0]):
             continue
         try:
             end = complete_end(path, Loss())
@@ -23,12 +24,3 @@ def trim(folder: Path) -> None:
                 os.truncate(path, end)
         except OSError:
             continue  # it stays as long as it is; that costs space and nothing else
-
-
-def _is_alive(path: Path) -> bool:
-    pid, _, start = path.name.split(".")[0].partition("-")
-    try:
-        fields = Path("/proc", pid, "stat").read_bytes().rsplit(b")", 1)[1].split()
-    except (OSError, IndexError):
-        return False
-    return fields[19].decode() == start and fields[0] != b"Z"

@@ -1,5 +1,7 @@
 """Starts the probe in a process. Kept light: most Python processes never import SGLang."""
 
+# pathlib is not loaded in every process.
+# ruff: noqa: PTH118, PTH123
 from __future__ import annotations
 
 import os

@@ -2,6 +2,8 @@
 sites are wrapped, which are not and why.
 """
 
+# As in the rest of the probe, no pathlib.
+# ruff: noqa: PTH105, PTH118, PTH123
 from __future__ import annotations
 
 import atexit
@@ -33,9 +35,7 @@ class Attachment:
         options = plan["options"]
         steps = options.get("steps")
         describer = Describer(recorder, plan["tracked"], plan["host_values"], bool(options.get("pointers")))
-        self.probe = Probe(
-            recorder, describer, (steps[0], steps[1]) if steps else None, int(options.get("every") or 1)
-        )
+        self.probe = Probe(recorder, describer, (steps[0], steps[1]) if steps else None, int(options.get("every") or 1))
         self.probe.on_problem = self.note
         self.probe.on_process = self.process_known
         self.info: dict[str, Any] = {

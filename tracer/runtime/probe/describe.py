@@ -72,9 +72,7 @@ class Describer:
     their length.
     """
 
-    def __init__(
-        self, recorder: Recorder, tracked: Iterable[str], host_values: Sequence[str], pointers: bool
-    ) -> None:
+    def __init__(self, recorder: Recorder, tracked: Iterable[str], host_values: Sequence[str], pointers: bool) -> None:
         self.recorder = recorder
         self.tracked = tuple(tracked)
         self.host_values = tuple(host_values)
@@ -204,12 +202,10 @@ class Describer:
         )
         return lambda owner: (names, [getattr(owner, name, UNREAD) for name in names])
 
-    def _new_layout(
-        self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int
-    ) -> _Layout:
+    def _new_layout(self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int) -> _Layout:
         fields = []
         steps = []
-        for index, (name, value) in enumerate(zip(names, values)):
+        for index, (name, value) in enumerate(zip(names, values, strict=True)):
             kind = self._kind(type(value))
             keep = kind == wire.LIST and any(fnmatch.fnmatchcase(name, p) for p in self.host_values)
             if kind not in (wire.NONE, wire.OTHER):
@@ -237,7 +233,7 @@ class Describer:
                 at += 1
         needs = [layout.number]
         steps = [kind for _, kind, _ in layout.steps if kind != wire.INT]
-        needs += [slot for slot, kind in zip(slots, steps) if kind != wire.FLAG and slot]
+        needs += [slot for slot, kind in zip(slots, steps, strict=True) if kind != wire.FLAG and slot]
         payload = b"".join(number.to_bytes(4, "little") for number in (layout.number, *slots))
         return self.recorder.new_definition(wire.DEFINE_SIGNATURE, payload, tuple(needs))
 

@@ -17,8 +17,9 @@ class CannotWrap(Exception):
     """A site that cannot be wrapped, and why."""
 
 
-def wrap_site(probe: Probe, site: Site, module: types.ModuleType, qualname: str, before: Sequence[str],
-              after: Sequence[str]) -> None:
+def wrap_site(
+    probe: Probe, site: Site, module: types.ModuleType, qualname: str, before: Sequence[str], after: Sequence[str]
+) -> None:
     """Replace the function ``qualname`` of ``module`` by one that records. Raises ``CannotWrap``."""
     owner: Any = module
     *outer, name = qualname.split(".")
@@ -34,8 +35,10 @@ def wrap_site(probe: Probe, site: Site, module: types.ModuleType, qualname: str,
         return  # the module was reloaded around it
     if not isinstance(function, types.FunctionType):
         raise CannotWrap(f"{qualname} is a {type(function).__name__}, not a function")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
-        function
+    if (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
     ):
         raise CannotWrap(f"{qualname} is a generator or coroutine; only its creation could be recorded")
     _compile(probe, site, function, before, after)
@@ -55,8 +58,9 @@ def _unwrap_descriptor(stored: Any) -> tuple[Any, Callable[[Any], Any]]:
     return stored, lambda wrapper: wrapper
 
 
-def _compile(probe: Probe, site: Site, function: types.FunctionType, before: Sequence[str], after: Sequence[str]
-             ) -> None:
+def _compile(
+    probe: Probe, site: Site, function: types.FunctionType, before: Sequence[str], after: Sequence[str]
+) -> None:
     """Compile the selectors. One that does not fit is left out and told, the others stand."""
     parameters = _parameters(function)
     for side, texts in (("before", before), ("after", after)):

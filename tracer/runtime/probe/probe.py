@@ -35,8 +35,20 @@ class ThreadState:
 class Site:
     """A function of the plan, with compiled selectors. ``on`` is cleared when it failed."""
 
-    __slots__ = ("after", "after_names", "after_owner", "before", "before_names", "before_owner", "flags", "ident",
-                 "number", "on", "quiet", "why_off")
+    __slots__ = (
+        "after",
+        "after_names",
+        "after_owner",
+        "before",
+        "before_names",
+        "before_owner",
+        "flags",
+        "ident",
+        "number",
+        "on",
+        "quiet",
+        "why_off",
+    )
 
     def __init__(self, number: int, ident: str, flags: frozenset[str]) -> None:
         self.number = number
@@ -92,9 +104,7 @@ class Probe:
             self.failed(site, error)
             return None
 
-    def after(
-        self, site: Site, thread: ThreadState, args: Sequence[Any], kwargs: dict[str, Any], result: Any
-    ) -> None:
+    def after(self, site: Site, thread: ThreadState, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """The wrapped function returned ``result``."""
         try:
             if self._wanted(site, thread) and not (site.quiet and result is None):
@@ -203,8 +213,16 @@ class Probe:
     # Recording.
 
     def _record(
-        self, kind: int, site: Site, thread: ThreadState, readers: tuple[Reader, ...], names: tuple[str, ...],
-        owner: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any,
+        self,
+        kind: int,
+        site: Site,
+        thread: ThreadState,
+        readers: tuple[Reader, ...],
+        names: tuple[str, ...],
+        owner: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        result: Any,
     ) -> None:
         time_ns = time.monotonic_ns()
         ints: list[int] = []

@@ -4,6 +4,8 @@ Blocks are allocated before they are written to (a full disk is an error here, n
 module raises, its callers turn into "recording stopped", never into an error of the server.
 """
 
+# pathlib and contextlib are not loaded in every process.
+# ruff: noqa: PTH108, PTH118, PTH123, SIM105
 from __future__ import annotations
 
 import mmap
@@ -139,9 +141,7 @@ class Recorder:
         body = self._bodies.get(count)
         if body is None:
             body = self._bodies[count] = struct.Struct(f"<IQIIHBBHH{count}q")
-        self._append(
-            body.pack(length, time_ns, self.step, signature, site, kind, phase, thread, count, *ints), length
-        )
+        self._append(body.pack(length, time_ns, self.step, signature, site, kind, phase, thread, count, *ints), length)
         self.records += 1
         if self.records % _COST_SAMPLE == 0:
             self._cost_ns += time.monotonic_ns() - time_ns

@@ -1,21 +1,26 @@
-# Found first on PYTHONPATH under `sgltrace run`: starts the probe, then runs the sitecustomize that it shadows.
-# Any Python may meet this file, so it keeps to what every Python 3 reads, and does nothing before 3.10.
+"""Found first on PYTHONPATH under `sgltrace run`: starts the probe, then runs the sitecustomize that it shadows.
+
+Any Python may meet this file, so it keeps to what every Python 3 reads, and does nothing before 3.10.
+"""
+
+# No pathlib.
+# ruff: noqa: PTH100, PTH120
 import os
 import sys
 
 
-def _start_probe():
+def _start_probe():  # type: () -> None
     if sys.version_info < (3, 10) or not os.environ.get("SGLTRACE_DIR"):
         return
     try:
-        from sgltrace_probe import arm
+        from sgltrace_probe import arm  # type: ignore[import-not-found]
 
         arm.start("sitecustomize")
     except Exception:  # the server goes on without the probe; the launcher sees that this process did not attach
         pass
 
 
-def _run_shadowed():
+def _run_shadowed():  # type: () -> None
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 

@@ -1,0 +1,167 @@
+"""``sgltrace show``: the steps of a trace as lines for people or as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .perfetto import flat
+from .probe import wire
+from .processes import is_running
+from .steps import Call, Step, steps
+from .trace import ProcessTrace, Trace, read_trace
+
+CRASH_STEPS = 3
+_POLL_S = 0.5
+
+
+def summary(trace: Trace) -> list[tuple[str, str]]:
+    """What the trace is, as labels and texts."""
+    rows: list[tuple[str, str]] = []
+    run = trace.run
+    if run is not None:
+        rows.append(("command", " ".join(run.command)))
+        rows.append(("SGLang", f"{run.version or '?'}, {run.package_root or 'not found'}"))
+        rows.append(
+            ("ended", "not yet, or sgltrace was killed" if run.exit_code is None else f"exit code {run.exit_code}")
+        )
+    rows += [("configuration", f"{name} = {value}") for name, value in trace.config().items() if value is not None]
+    for process in trace.recording():
+        rows.append((f"rank {process.rank}", _process(process)))
+    rows += [("problem", text) for text in [*trace.problems, *(run.problems if run is not None else ())]]
+    for process in trace.processes:
+        rows += [("message", f"rank {process.rank}: {text}") for text in process.info.messages]
+    return rows
+
+
+def _process(process: ProcessTrace) -> str:
+    head = process.head
+    if head is None:
+        return "its head is lost"
+    text = f"pid {head.pid}, {head.steps} steps, {head.records} records"
+    if head.cost_per_record_ns is not None:
+        text += f", {head.cost_per_record_ns / 1000:.1f} microseconds each" + (" (C)" if process.info.fast else "")
+    if head.dropped_records:
+        text += f", the oldest {head.dropped_records} dropped for --max-bytes"
+    if head.not_taken:
+        text += f", {head.not_taken} not taken"
+    return text + (f", stopped: {head.reason}" if head.reason else "")
+
+
+def lines(trace: Trace, detail: bool = False) -> Iterator[str]:
+    """One line a step and rank; with ``detail`` one for each call too. The last before a crash are marked."""
+    for process in trace.recording():
+        crashed = _crashed(trace, process)
+        held: list[Step] = []
+        for step in steps(trace, process):
+            held.append(step)
+            if len(held) > CRASH_STEPS:
+                yield from _step_lines(trace, held.pop(0), detail, mark=False)
+        if crashed:
+            yield f"--- rank {process.rank} ended here; its last {len(held)} steps:"
+        for at, step in enumerate(held):
+            yield from _step_lines(trace, step, detail or (crashed and at == len(held) - 1), mark=crashed)
+        loss = process.loss
+        if loss.any or loss.unfinished:
+            yield (
+                f"--- rank {process.rank}: lost {loss.bytes} bytes in {loss.gaps} places, {loss.missing_segments} "
+                f"segments, the values of {loss.undefined} records; {loss.unfinished} records were being written"
+            )
+            yield from (f"    {why}" for why in loss.why)
+
+
+def _crashed(trace: Trace, process: ProcessTrace) -> bool:
+    """Whether the process was ended from outside in a run that did not end well (SGLang kills its own at the end)."""
+    if process.head is None or process.head.state == "ended" or is_running(process.name):
+        return False
+    return trace.run is None or trace.run.exit_code != 0
+
+
+def _step_lines(trace: Trace, step: Step, detail: bool, mark: bool) -> Iterator[str]:
+    parts = [f"{'>' if mark else ' '} {step.rank} {step.number:>6} {step.mode or '-':<14}"]
+    if step.batch_size is not None:
+        parts.append(f"bs {step.batch_size}" + (f"/{step.padded}" if step.padded is not None else ""))
+    parts.append({True: "replay", False: "eager", None: ""}[step.graph])
+    if step.start_ns is not None and step.end_ns is not None:
+        parts.append(f"{(step.end_ns - step.start_ns) / 1e6:.2f} ms")
+    elif step.number:
+        parts.append("not finished")
+    if step.accept_lens:
+        parts.append(f"accepted {step.accept_lens}")
+    if step.allocated:
+        parts.append(f"allocated {step.allocated} committed {step.committed}")
+    yield "  ".join(part for part in parts if part)
+    if detail:
+        for call in step.calls:
+            yield from _call_lines(trace, call)
+
+
+def _call_lines(trace: Trace, call: Call) -> Iterator[str]:
+    site = trace.site(call.site)
+    name = site.function if site is not None else f"site {call.site}"
+    end = "did not return" if call.end_ns is None else f"{(call.end_ns - call.start_ns) / 1000:.0f} us"
+    raised = f" raised {call.raised}" if call.raised else ""
+    yield f"      {'  ' * call.depth}{name} [{wire.PHASE_NAMES[call.phase]}] {end}{raised}"
+    for side, record in (("before", call.before), ("after", call.after)):
+        if record is not None:
+            for path, text in flat(record.values()):
+                yield f"      {'  ' * call.depth}    {side} {path} = {text}"
+
+
+def as_json(trace: Trace) -> Iterator[dict[str, Any]]:
+    """One object a step and rank, with its calls and what was recorded of them."""
+    for process in trace.recording():
+        for step in steps(trace, process):
+            yield {
+                "rank": step.rank,
+                "step": step.number,
+                "mode": step.mode,
+                "batch_size": step.batch_size,
+                "padded": step.padded,
+                "graph": step.graph,
+                "start_ns": step.start_ns,
+                "end_ns": step.end_ns,
+                "accept_lens": step.accept_lens,
+                "allocated": step.allocated,
+                "committed": step.committed,
+                "complete": step.complete,
+                "calls": [_call_json(trace, call) for call in step.calls],
+            }
+
+
+def _call_json(trace: Trace, call: Call) -> dict[str, Any]:
+    site = trace.site(call.site)
+    return {
+        "function": site.function if site is not None else None,
+        "stage": site.stage if site is not None else None,
+        "phase": wire.PHASE_NAMES[call.phase],
+        "thread": call.thread,
+        "depth": call.depth,
+        "start_ns": call.start_ns,
+        "end_ns": call.end_ns,
+        "raised": call.raised,
+        "padded": call.padded,
+        "before": dict(flat(call.before.values())) if call.before is not None else None,
+        "after": dict(flat(call.after.values())) if call.after is not None else None,
+    }
+
+
+def follow(folder: Path, emit: Callable[[str], None]) -> None:
+    """Print steps as they come, until the run has ended; then the summary."""
+    shown: dict[str, int] = {}
+    while True:
+        trace = read_trace(folder)
+        ended = trace.run is None or trace.run.exit_code is not None
+        for process in trace.recording():
+            done = [step for step in steps(trace, process) if step.number > shown.get(process.name, 0)]
+            if not ended:
+                done = done[:-2]  # the newest may still change
+            for step in done:
+                for text in _step_lines(trace, step, detail=False, mark=False):
+                    emit(text)
+                shown[process.name] = step.number
+        if ended:
+            return
+        time.sleep(_POLL_S)
