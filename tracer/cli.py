@@ -64,10 +64,11 @@ def _print_version(wanted: bool) -> None:
 
 def _app() -> typer.Typer:
     from sgltrace.commands import index, query, report
+    from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_program)
-    for module in (index, report, query):
+    for module in (index, report, query, runtime):
         module.register(app)
     return app
 

@@ -63,9 +63,9 @@ def index(
     workspace = Workspace.to_write(out)
     with progress_for_user(quiet=as_json) as progress:
         tree = open_source(src, cache_dir=user_cache_dir(), progress=progress)
-        prefix = _whole_prefix(tree, whole)
+        prefixes = _whole_prefixes(tree, whole)
         requested = _reopenable(src)
-        old, stamp = workspace.stamp(), Stamp(requested=requested, index_key=_index_key(tree, requested, prefix))
+        old, stamp = workspace.stamp(), Stamp(requested=requested, index_key=_index_key(tree, requested, prefixes))
         unchanged = stamp.index_key == old.index_key and (no_report or editor == old.report_key)
         if unchanged:
             stamp = old
@@ -75,7 +75,7 @@ def index(
             if stamp.index_key == old.index_key:
                 made, stamp.summary = workspace.load_index(), old.summary
             else:
-                made = _build(tree, prefix, jobs, progress)
+                made = _build(tree, prefixes, jobs, progress)
                 stamp.summary = _summary(made, tree)
                 workspace.write_index(made)
             if not no_report:
@@ -86,25 +86,25 @@ def index(
     _tell(workspace, stamp, unchanged, as_json)
 
 
-def _whole_prefix(tree: SourceTree, whole: str | None) -> str | bool:
-    """``IndexOptions.whole``: False, True for everything, or a dotted prefix that has modules."""
+def _whole_prefixes(tree: SourceTree, whole: str | None) -> tuple[str, ...]:
+    """``IndexOptions.whole``: the dotted prefixes of modules to read besides what is needed."""
     if whole is None:
-        return False
+        return ()
     if whole in (WHOLE, tree.package):
-        return True
+        return (tree.package,)
     prefix = whole if f"{whole}.".startswith(f"{tree.package}.") else f"{tree.package}.{whole}"
     if not any(f"{module}.".startswith(f"{prefix}.") for module in tree.modules):
         raise UsageError(f"--whole {whole}: no module of {tree.package} begins with {prefix}")
-    return prefix
+    return (prefix,)
 
 
-def _index_key(tree: SourceTree, requested: str, whole: str | bool) -> str:
+def _index_key(tree: SourceTree, requested: str, whole: tuple[str, ...]) -> str:
     """What the index depends on: the sources, how they were named, this program, and the options."""
     parts = (tree.fingerprint(), repr(tree.source), requested, tool_fingerprint(), repr(whole))
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _build(tree: SourceTree, whole: str | bool, jobs: int | None, progress: Progress) -> Index:
+def _build(tree: SourceTree, whole: tuple[str, ...], jobs: int | None, progress: Progress) -> Index:
     from sgltrace.index import IndexOptions, build
 
     return build(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
