@@ -19,7 +19,7 @@ UNNAMED = "other"
 class Context:
     """One report's inputs, and the lists that several pages share."""
 
-    def __init__(self, index: Index, source: Source, options: ReportOptions) -> None:
+    def __init__(self, index: Index, source: Source | None, options: ReportOptions) -> None:
         self.index = index
         self.graph = CallGraph(index)
         self.reader = SourceReader(source)
@@ -74,6 +74,15 @@ class Context:
     def hues(self) -> dict[str, int]:
         """The colour number of each component."""
         return {name: number % HUES for number, name in enumerate(self.components)}
+
+    @cached_property
+    def given(self) -> dict[str, int]:
+        """Numbers to evaluate formulas with at first: the configuration of the first run that says one."""
+        for run in self.runs:
+            numbers = {name: value for name, value in run.config.items() if isinstance(value, int)}
+            if numbers:
+                return numbers
+        return {}
 
     def place_file(self, place: Place) -> str:
         """The file of a place: its own, or that of its function; empty where neither is known."""

@@ -1,23 +1,27 @@
-"""The call graph's layout, made once: components as blocks from left to right, modules as cards, functions as rows.
+"""The call graph's layout, made once: components as blocks, modules as cards in them, functions as rows on the cards.
 
-The unit is one row's height. The reader finds a function where its module is, as on a map; edges are drawn over it
+The unit is one row's height. A reader finds a function where its module is, as on a map; edges are drawn over it
 on demand. It takes linear time and gives the same picture for the same index.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 CARD_WIDTH = 18.0
 CARD_GAP = 1.5
-BLOCK_GAP = 5.0
+BLOCK_GAP = 7.0
 HEAD = 1.6
-ASPECT = 1.7
+"""Height of a card's head."""
+TITLE = 3.0
+"""Height of a block's title."""
+ASPECT = 1.3
 
 
 @dataclass(frozen=True)
 class Card:
-    """A module's card inside a block: its functions are rows below its head."""
+    """A module's card: its functions are rows below its head."""
 
     module: str
     component: str
@@ -48,46 +52,63 @@ class Layout:
     cards: list[Card]
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """A block whose place is not known yet; its cards count from its corner."""
+
+    width: float
+    height: float
+    cards: list[Card]
+
+
 def layout(modules: dict[str, dict[str, list[str]]]) -> Layout:
-    """Places functions given by component, then module, in the order in which they are to be drawn."""
-    heights = [[_height(rows) for rows in by_module.values()] for by_module in modules.values()]
-    limit = _column_limit(heights)
-    blocks, cards = [], []
-    left = tallest = 0.0
-    for (component, by_module), sizes in zip(modules.items(), heights, strict=True):
-        x, y, bottom = left + 1.0, HEAD + 1.0, 0.0
-        for (module, rows), size in zip(by_module.items(), sizes, strict=True):
-            if y > HEAD + 1.0 and y + size > limit:
-                x, y = x + CARD_WIDTH + CARD_GAP, HEAD + 1.0
-            cards.append(Card(module, component, x, y, size, rows))
-            y += size + CARD_GAP
-            bottom = max(bottom, y)
-        width = x + CARD_WIDTH + 1.0 - left
-        blocks.append(Block(component, left, 0.0, width, bottom))
-        left += width + BLOCK_GAP
-        tallest = max(tallest, bottom)
-    return Layout(max(0.0, left - BLOCK_GAP), tallest, blocks, cards)
+    """Places functions given by component, then module, in the order in which they are to be read."""
+    packed = {component: _pack(component, by_module) for component, by_module in modules.items()}
+    limit = _row_limit(list(packed.values()))
+    blocks: list[Block] = []
+    cards: list[Card] = []
+    x = y = tallest = widest = 0.0
+    for component, block in packed.items():
+        if x > 0 and x + block.width > limit:
+            x, y, tallest = 0.0, y + tallest + BLOCK_GAP, 0.0
+        blocks.append(Block(component, x, y, block.width, block.height))
+        cards += [
+            Card(card.module, component, x + card.x, y + card.y, card.height, card.functions) for card in block.cards
+        ]
+        x += block.width + BLOCK_GAP
+        widest, tallest = max(widest, x - BLOCK_GAP), max(tallest, block.height)
+    return Layout(widest, y + tallest, blocks, cards)
 
 
-def _height(rows: list[str]) -> float:
-    return HEAD + len(rows) + 0.4
+def _pack(component: str, by_module: dict[str, list[str]]) -> _Packed:
+    """Cards in columns, in order, so that the block comes out about as wide as it is high."""
+    heights = [HEAD + len(rows) + 0.4 for rows in by_module.values()]
+    area = sum(height + CARD_GAP for height in heights) * (CARD_WIDTH + CARD_GAP)
+    limit = max(math.sqrt(area), *heights)
+    cards = []
+    x, y, bottom = CARD_GAP, TITLE, 0.0
+    for (module, rows), height in zip(by_module.items(), heights, strict=True):
+        if y > TITLE and y + height > TITLE + limit:
+            x, y = x + CARD_WIDTH + CARD_GAP, TITLE
+        cards.append(Card(module, component, x, y, height, rows))
+        y += height + CARD_GAP
+        bottom = max(bottom, y)
+    return _Packed(x + CARD_WIDTH + CARD_GAP, bottom, cards)
 
 
-def _column_limit(heights: list[list[float]]) -> float:
-    """The column height at which the drawing comes nearest to ``ASPECT``."""
-    limit = 1.0 + max((size for sizes in heights for size in sizes), default=1.0)
-    while _width(heights, limit) > ASPECT * limit:
-        limit *= 1.15
+def _row_limit(blocks: list[_Packed]) -> float:
+    """The width of rows of blocks at which the drawing comes nearest to ``ASPECT``."""
+    limit = max((block.width for block in blocks), default=0.0)
+    while limit < ASPECT * _height(blocks, limit):
+        limit *= 1.1
     return limit
 
 
-def _width(heights: list[list[float]], limit: float) -> float:
-    total = 0.0
-    for sizes in heights:
-        columns, y = 1, HEAD
-        for size in sizes:
-            if y > HEAD and y + size > limit:
-                columns, y = columns + 1, HEAD
-            y += size + CARD_GAP
-        total += columns * (CARD_WIDTH + CARD_GAP) + BLOCK_GAP
-    return total
+def _height(blocks: list[_Packed], limit: float) -> float:
+    x = y = tallest = 0.0
+    for block in blocks:
+        if x > 0 and x + block.width > limit:
+            x, y, tallest = 0.0, y + tallest + BLOCK_GAP, 0.0
+        x += block.width + BLOCK_GAP
+        tallest = max(tallest, block.height)
+    return y + tallest

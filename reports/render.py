@@ -13,23 +13,29 @@ import jinja2
 
 from sgltrace.model import PHASES, Index
 from sgltrace.reports.context import Context
+from sgltrace.reports.graph import short
 from sgltrace.reports.options import RenderResult, ReportOptions
 from sgltrace.reports.site import Site, environment, script_safe
 from sgltrace.reports.source import Source
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.common import function_link
+from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
 from sgltrace.reports.views.functions import FunctionPages
 from sgltrace.reports.views.graph import graph_data
 from sgltrace.reports.views.overview import overview
+from sgltrace.reports.views.points import point_pages, points_page
+from sgltrace.reports.views.tensors import contract, stages
+from sgltrace.reports.views.unknowns import unknowns_page
 
 CHUNK = 64
 """Functions that a process renders at a time."""
 
 
-def render(index: Index, source: Source, out: Path, options: ReportOptions) -> RenderResult:
+def render(index: Index, source: Source | None, out: Path, options: ReportOptions) -> RenderResult:
     """Writes the report of ``index`` into the folder ``out`` and says where it begins.
 
-    ``source`` gives the bytes of the indexed files; a file that it does not have is shown as unreadable. The same
+    ``source`` gives the bytes of the indexed files; a file that it does not have, and every file
+    where it is None, is shown as unreadable. The same
     input gives the same bytes. Raises ``UsageError`` for an editor that is not known.
     """
     context = Context(index, source, options)
@@ -50,6 +56,7 @@ def _shared(context: Context) -> dict[str, object]:
         "release": f"{source.name} {source.version}" if source.version else source.name,
         "source": source,
         "paths": context.paths,
+        "given": context.given,
         "navigation": _navigation(context),
     }
 
@@ -57,9 +64,18 @@ def _shared(context: Context) -> dict[str, object]:
 def _navigation(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
     steps = [(f"step-{path}", f"step-{path}.html", f"Step on {path}") for path in context.paths]
     return [
-        ("Answer", [("index", "index.html", "Overview")]),
+        ("Answer", [("index", "index.html", "Overview"), ("points", "points.html", "Coupling points")]),
         ("Step", steps),
+        (
+            "State",
+            [
+                ("contract", "contract.html", "Contract"),
+                ("tensors", "tensors.html", "Tensors"),
+                ("fields", "fields.html", "Fields"),
+            ],
+        ),
         ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
+        ("Evidence", [("unknowns", "unknowns.html", "Unknowns")]),
     ]
 
 
@@ -67,7 +83,15 @@ def _pages(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
     for path in context.paths:
         site.page(f"step-{path}.html", "chain.html", page=f"step-{path}", view=chain(context, path))
+    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
+    site.page("tensors.html", "tensors.html", page="tensors", stages=stages(context))
     site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
+    site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
+    _function_list(context, site)
+    _points_and_fields(context, site)
+
+
+def _function_list(context: Context, site: Site) -> None:
     rows = [(function_link(context, function.id), function) for function in context.shown]
     site.page(
         "functions.html",
@@ -77,6 +101,23 @@ def _pages(context: Context, site: Site) -> None:
         components=context.components,
         phases=PHASES,
     )
+
+
+def _points_and_fields(context: Context, site: Site) -> None:
+    addresses = field_addresses(context)
+    site.page("points.html", "points.html", page="points", view=points_page(context))
+    crossing: dict[str, list[tuple[str, str]]] = {}
+    for view in point_pages(context, addresses):
+        file = context.links.point_file(view.point.id)
+        assert file is not None  # noqa: S101  (every point has a page)
+        site.page(file, "point.html", page="points", view=view)
+        for field in view.point.fields:
+            crossing.setdefault(field, []).append((view.row.url, view.point.title))
+    rows = field_lines(context, addresses)
+    classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
+    site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
+    for page in field_pages(context, crossing):
+        site.page(page.file, "field_class.html", page="fields", view=page)
 
 
 def _names(context: Context) -> str:

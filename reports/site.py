@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import sgltrace.templates
 from sgltrace.reports.graph import module, short
+from sgltrace.reports.source import HERE
 from sgltrace.reports.text import ROOT, finalize, plural, visible
 
 TEMPLATES = Path(sgltrace.templates.__file__).parent
@@ -29,9 +30,15 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(short=short, module=module, plural=plural, page_json=page_json)
+    made.filters.update(short=short, module=module, plural=plural, page_json=page_json, breakable=breakable)
+    made.globals["HERE"] = HERE
     made.globals["ROOT"] = Markup(ROOT)  # noqa: S704
     return made
+
+
+def breakable(name: str) -> Markup:
+    """A dotted name that may wrap after its dots."""
+    return Markup(escape(visible(name)).replace(".", Markup(".<wbr>")))  # noqa: S704
 
 
 def page_json(value: Any) -> Markup:

@@ -9,17 +9,21 @@ from typing import Protocol
 
 from markupsafe import Markup
 
+from sgltrace.errors import InputError
 from sgltrace.reports.highlight import highlight, plain
 
 LONGEST = 1500
 """Lines of one excerpt that are shown; the rest is left to the editor, and the page says so."""
 
+HERE = "here"
+"""The note of a line of which nothing more is to be said."""
+
 
 class Source(Protocol):
     """What the report needs of a source tree."""
 
-    def read(self, relative_path: str) -> bytes | None:
-        """The bytes of a file, or None where there is none."""
+    def read(self, path: str, /) -> bytes | None:
+        """The bytes of a file; None, or an ``InputError``, where it cannot be read."""
         ...
 
 
@@ -42,9 +46,9 @@ class Excerpt:
 
 
 class SourceReader:
-    """Reads each file once and keeps its lines, and the highlighted lines of the functions asked for."""
+    """Reads each file once (of no source, where the caller has none) and keeps its lines, and the highlighted lines of the functions asked for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source | None) -> None:
         self._source = source
         self._files: dict[str, list[str]] = {}
         self._spans: dict[tuple[str, int, int], list[Markup]] = {}
@@ -52,10 +56,18 @@ class SourceReader:
     def lines(self, file: str) -> list[str]:
         """The file's lines without their ends, empty where the file cannot be read. Counted as Python counts them."""
         if file not in self._files:
-            data = self._source.read(file)
+            data = self._bytes(file)
             text = "" if data is None else _decode(data)
             self._files[file] = text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if text else []
         return self._files[file]
+
+    def _bytes(self, file: str) -> bytes | None:
+        if self._source is None:
+            return None
+        try:
+            return self._source.read(file)
+        except InputError:  # the page says that the file could not be read
+            return None
 
     def span(self, file: str, first: int, last: int) -> list[Markup]:
         """The highlighted lines ``first`` to ``last``, without the indentation that they share."""

@@ -23,7 +23,7 @@
   }
 
   const view = { x: 0, y: 0, scale: 1 };
-  let focus = null, hover = null, near = new Map(), colours = {}, shownEdges = edges, bundles = [];
+  let focus = null, hover = null, over = null, overLevel = 0, counts = [], near = new Map(), colours = {}, shownEdges = edges, bundles = [];
   const shut = new Set();          // components that are switched off in the legend
 
   // What passes the filters
@@ -34,7 +34,10 @@
   function filter() {
     const kind = control("kind").value, ran = control("ran").checked;
     for (const f of functions) f.on = Boolean(passes(f));
-    shownEdges = edges.filter((e) => functions[e.from].on && functions[e.to].on && (kind === "" || e.kind === Number(kind)) && (!ran || e.flags & 2));
+    for (const e of edges) e.on = Boolean(functions[e.from].on && functions[e.to].on && (kind === "" || e.kind === Number(kind)) && (!ran || e.flags & 2));
+    shownEdges = edges.filter((e) => e.on);
+    counts = data.components.map(() => 0);
+    for (const f of functions) if (f.on) counts[f.component]++;
     bundles = [bundle((f) => f.component, data.components.length), bundle((f) => f.module, data.modules.length)];
     walk();
     sideList();
@@ -61,8 +64,8 @@
         const next = [];
         for (const id of ring) {
           for (const e of sign > 0 ? functions[id].out : functions[id].into) {
+            if (!e.on) continue;
             const other = sign > 0 ? e.to : e.from;
-            if (!near.has(other) && functions[other].on && shownEdges.includes === undefined) continue;
             if (!near.has(other) && functions[other].on) { near.set(other, sign * step); next.push(other); }
           }
         }
@@ -79,10 +82,14 @@
     colours.mono = style.getPropertyValue("--mono");
     colours.sans = style.getPropertyValue("--sans");
   }
+  // By zoom: components when the whole is in view, functions when a row can be read, modules between.
   function level() {
     const wanted = control("level").value;
     if (wanted !== "auto") return Number(wanted);
-    return view.scale > 5.5 ? FUNCTION : view.scale > 1.6 ? MODULE : COMPONENT;
+    return view.scale > 6.5 ? FUNCTION : view.scale > fitted() * 1.5 ? MODULE : COMPONENT;
+  }
+  function fitted() {
+    return Math.min(canvas.clientWidth / (data.size[0] + 4), canvas.clientHeight / (data.size[1] + 4)) || 1;
   }
   let asked = false;
   function draw() {
@@ -107,37 +114,58 @@
     ink.fillStyle = colours.surface;
     ink.fillRect(0, 0, w, h);
     const shown = level();
-    data.components.forEach(([name, , x, y, bw, bh], number) => {
+    data.components.forEach(([, , x, y, bw, bh], number) => {
       if (!inView(x, y, bw, bh) || shut.has(number)) return;
-      ink.fillStyle = colours.sunk;
-      ink.fillRect(sx(x), sy(y), bw * view.scale, bh * view.scale);
+      box(x, y, bw, bh, colours.sunk, colours.line);
       ink.fillStyle = colours.hues[number];
-      ink.fillRect(sx(x), sy(y), bw * view.scale, Math.max(2, 0.25 * view.scale));
+      ink.fillRect(sx(x), sy(y), bw * view.scale, 3);
     });
-    if (shown === COMPONENT) paintBundles(0, data.components.map(([, , x, y, bw, bh]) => [x + bw / 2, y + bh / 2]));
     if (shown >= MODULE) paintCards(shown);
-    if (shown === MODULE && !focus) paintBundles(1, data.modules.map(([, , x, y, ch]) => [x + CARD / 2, y + ch / 2]));
-    data.components.forEach(([name, , x, y, bw, bh], number) => {
-      if (!inView(x, y, bw, bh) || shut.has(number)) return;
-      const size = Math.max(11, Math.min(15, view.scale * 1.1));
+    if (shown === COMPONENT) paintBundles(0, data.components.map(([, , x, y, bw, bh]) => ({ x, y, w: bw, h: bh })));
+    if (shown === MODULE && !focus) paintBundles(1, data.modules.map(([, , x, y, ch]) => ({ x, y, w: CARD, h: ch })));
+    data.components.forEach(([name, , x, y, bw], number) => {
+      if (!inView(x, y, bw, 3) || shut.has(number)) return;
+      const size = shown === COMPONENT ? 13 : Math.max(9, Math.min(16, view.scale * 1.6));
+      const count = counts[number];
       ink.font = `600 ${size}px ${colours.sans}`;
       ink.textBaseline = "top";
-      const text = shown === COMPONENT ? name : fit(name, Math.max(bw * view.scale, 60), size);
-      const across = shown === COMPONENT && ink.measureText(text).width > bw * view.scale;
       ink.fillStyle = colours.ink;
-      if (across) { ink.save(); ink.translate(sx(x) + size + 2, Math.max(4, sy(y)) + 6); ink.rotate(Math.PI / 2); ink.fillText(text, 0, 0); ink.restore(); }
-      else ink.fillText(text, Math.max(sx(x) + 4, Math.min(4, sx(x + bw) - 80)), Math.max(4, sy(y) + 4));
+      if (shown === COMPONENT) { wrap(name, sx(x) + 6, sy(y) + 7, bw * view.scale - 8, size, count); return; }
+      ink.fillText(`${name}  ${count}`, sx(x) + 6, sy(y) + 6);
     });
     paintFocus(shown);
+  }
+  function box(x, y, w, h, fill, stroke) {
+    ink.fillStyle = fill;
+    ink.strokeStyle = stroke;
+    ink.lineWidth = 1;
+    ink.fillRect(sx(x), sy(y), w * view.scale, h * view.scale);
+    ink.strokeRect(sx(x), sy(y), w * view.scale, h * view.scale);
+  }
+  function wrap(text, x, y, width, size, count) {
+    let line = "", row = 0;
+    const put = (words) => { plate(words, x, y + row * (size + 2), size); row++; };
+    for (const word of text.split(" ")) {
+      const longer = line ? line + " " + word : word;
+      if (line && ink.measureText(longer).width > width) { put(line); line = word; } else line = longer;
+    }
+    put(line);
+    ink.font = `${size - 1}px ${colours.sans}`;
+    plate(count.toLocaleString("en"), x, y + row * (size + 2), size);
+  }
+  function plate(text, x, y, size) {
+    const colour = ink.fillStyle;
+    ink.fillStyle = colours.sunk;
+    ink.globalAlpha = 0.85;
+    ink.fillRect(x - 2, y - 1, ink.measureText(text).width + 4, size + 2);
+    ink.globalAlpha = 1;
+    ink.fillStyle = colour;
+    ink.fillText(text, x, y);
   }
   function paintCards(shown) {
     data.modules.forEach(([name, component, x, y, ch], number) => {
       if (!inView(x, y, CARD, ch) || shut.has(component)) return;
-      ink.fillStyle = colours.surface;
-      ink.strokeStyle = colours.line;
-      ink.lineWidth = 1;
-      ink.fillRect(sx(x), sy(y), CARD * view.scale, ch * view.scale);
-      ink.strokeRect(sx(x), sy(y), CARD * view.scale, ch * view.scale);
+      box(x, y, CARD, ch, colours.surface, number === over ? colours.accent : colours.line);
       const size = Math.min(12, Math.max(8, view.scale * 1.05));
       if (view.scale * HEAD >= 7) {
         ink.font = `600 ${size}px ${colours.mono}`;
@@ -168,16 +196,47 @@
     ink.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
     ink.stroke();
   }
-  function paintBundles(which, centres) {
+  // Calls between two components or modules as one arrow, as wide as they are many. The one under the pointer stands out.
+  function paintBundles(which, places) {
     const most = Math.max(1, ...bundles[which].map((b) => b.count));
+    const chosen = over !== null && overLevel === which;
     for (const b of bundles[which]) {
-      const [x1, y1] = centres[b.from], [x2, y2] = centres[b.to];
+      const touches = chosen && (b.from === over || b.to === over);
+      const weight = Math.sqrt(b.count / most);
       ink.strokeStyle = colours.hues[which ? data.modules[b.from][1] : b.from];
-      ink.globalAlpha = 0.12 + 0.5 * Math.sqrt(b.count / most);
-      ink.lineWidth = 0.6 + 5 * Math.sqrt(b.count / most);
-      curve(sx(x1), sy(y1), sx(x2), sy(y2));
+      ink.globalAlpha = touches ? 0.95 : chosen ? 0.06 : which ? 0.05 + 0.35 * weight : 0.15 + 0.55 * weight;
+      ink.lineWidth = (touches ? 1.2 : 0.6) + (which ? 3 : 7) * weight;
+      arrow(places[b.from], places[b.to]);
+      if (touches && which === 0) label(places[b.from], places[b.to], b.count);
     }
     ink.globalAlpha = 1;
+  }
+  function ends(a, b) {
+    const ax = a.x + a.w / 2, ay = a.y + a.h / 2, bx = b.x + b.w / 2, by = b.y + b.h / 2;
+    const edge = (p, dx, dy) => { const t = Math.min(dx ? p.w / 2 / Math.abs(dx) : Infinity, dy ? p.h / 2 / Math.abs(dy) : Infinity); return [p.x + p.w / 2 + dx * t, p.y + p.h / 2 + dy * t]; };
+    // to and fro are drawn beside each other
+    const length = Math.hypot(bx - ax, by - ay) || 1, shift = 1.2, ox = -(by - ay) / length * shift, oy = (bx - ax) / length * shift;
+    const [x1, y1] = edge(a, bx - ax, by - ay), [x2, y2] = edge(b, ax - bx, ay - by);
+    return [sx(x1 + ox), sy(y1 + oy), sx(x2 + ox), sy(y2 + oy)];
+  }
+  function arrow(a, b) {
+    const [x1, y1, x2, y2] = ends(a, b);
+    const angle = Math.atan2(y2 - y1, x2 - x1), head = 5 + ink.lineWidth;
+    const mx = (x1 + x2) / 2 + Math.sin(angle) * 18, my = (y1 + y2) / 2 - Math.cos(angle) * 18;
+    ink.beginPath();
+    ink.moveTo(x1, y1);
+    ink.quadraticCurveTo(mx, my, x2, y2);
+    const back = Math.atan2(y2 - my, x2 - mx);
+    ink.moveTo(x2 - head * Math.cos(back - 0.45), y2 - head * Math.sin(back - 0.45));
+    ink.lineTo(x2, y2);
+    ink.lineTo(x2 - head * Math.cos(back + 0.45), y2 - head * Math.sin(back + 0.45));
+    ink.stroke();
+  }
+  function label(a, b, count) {
+    const [x1, y1, x2, y2] = ends(a, b);
+    ink.font = `600 12px ${colours.sans}`;
+    ink.fillStyle = colours.ink;
+    plate(String(count), (x1 + x2) / 2, (y1 + y2) / 2 - 8, 12);
   }
   function paintFocus(shown) {
     const centre = hover && !focus ? hover : focus;
@@ -263,7 +322,7 @@
   }
   function whole() {
     const w = canvas.clientWidth, h = canvas.clientHeight, [gw, gh] = data.size;
-    view.scale = Math.min(w / (gw + 4), h / (gh + 4)) || 1;
+    view.scale = fitted();
     view.x = gw / 2 - w / 2 / view.scale;
     view.y = Math.min(-2, gh / 2 - h / 2 / view.scale);
     draw();
@@ -279,6 +338,13 @@
     const x = view.x + px / view.scale, y = view.y + py / view.scale;
     return functions.find((f) => f.on && x >= f.x && x <= f.x + CARD && y >= f.y && y < f.y + 1) || null;
   }
+  function area(which, px, py) {
+    const x = view.x + px / view.scale, y = view.y + py / view.scale;
+    const found = which === MODULE
+      ? data.modules.findIndex(([, , mx, my, mh]) => x >= mx && x <= mx + CARD && y >= my && y <= my + mh)
+      : data.components.findIndex(([, , cx, cy, cw, ch]) => x >= cx && x <= cx + cw && y >= cy && y <= cy + ch);
+    return found < 0 ? null : found;
+  }
   const pointers = new Map();
   let moved = 0;
   canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); pointers.set(event.pointerId, event); moved = 0; });
@@ -286,6 +352,12 @@
     const before = pointers.get(event.pointerId);
     if (!before) {
       const found = level() === FUNCTION ? at(event.offsetX, event.offsetY) : null;
+      const under = level() === FUNCTION ? null : area(level(), event.offsetX, event.offsetY);
+      if (under !== over || overLevel !== level()) {
+        over = under; overLevel = level();
+        canvas.title = over === null ? "" : overLevel === MODULE ? data.modules[over][0] : data.components[over][0];
+        draw();
+      }
       if (found !== hover) { hover = found; canvas.title = found ? data.modules[found.module][0] + ":" + found.name : ""; draw(); }
       return;
     }

@@ -1,0 +1,165 @@
+"""The fields that carry a step's state: who writes and reads each, under which conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sgltrace.model import Access, Field
+from sgltrace.reports.context import Context
+from sgltrace.reports.text import ROOT, file_name
+from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
+
+PAGE = 1200
+"""Accesses on one page; a class with more goes on on the next."""
+
+
+@dataclass(frozen=True)
+class AccessRow:
+    """One write or read."""
+
+    function: FunctionLink
+    line: int
+    kind: str
+    expression: str
+    shape: str | None
+    guards: list[GuardText]
+    phases: list[str]
+    paths: list[str]
+
+
+@dataclass(frozen=True)
+class FieldSection:
+    """One field with its accesses."""
+
+    name: str
+    anchor: str
+    writes: list[AccessRow]
+    reads: list[AccessRow]
+    points: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class FieldsPage:
+    """Some fields of one class. ``pages`` are the addresses of all pages of the class."""
+
+    cls: str
+    role: str
+    file: str
+    number: int
+    pages: list[str]
+    sections: list[FieldSection]
+
+
+@dataclass(frozen=True)
+class FieldLine:
+    """A field in the overview of all."""
+
+    cls: str
+    role: str
+    name: str
+    url: str
+    writes: int
+    reads: int
+    writers: dict[str, int]
+    """Functions that write it, by path."""
+    readers: dict[str, int]
+    shapes: list[str]
+
+    @property
+    def only(self) -> list[str]:
+        """What is particular about it, for the filter."""
+        told = []
+        if sum(count > 0 for count in self.writers.values()) == 1:
+            told.append("written on one path")
+        if sum(count > 0 for count in self.readers.values()) == 1:
+            told.append("read on one path")
+        if not self.writes:
+            told.append("never written")
+        if not self.reads:
+            told.append("never read")
+        return told
+
+
+def field_addresses(context: Context) -> dict[str, str]:
+    """The address of each field's section, by ``Class.field``, the class named with and without its module."""
+    found = {}
+    for page in field_pages(context, {}):
+        for section in page.sections:
+            address = f"{ROOT}{page.file}#{section.anchor}"
+            found[f"{page.cls}.{section.name}"] = address
+            found.setdefault(f"{page.cls.rpartition(':')[2]}.{section.name}", address)
+    return found
+
+
+def field_lines(context: Context, addresses: dict[str, str]) -> list[FieldLine]:
+    """All fields in one table."""
+    return [
+        FieldLine(
+            cls=field.cls,
+            role=field.role,
+            name=field.field,
+            url=addresses[f"{field.cls}.{field.field}"],
+            writes=len(field.writes),
+            reads=len(field.reads),
+            writers={path: _functions(field.writes, path) for path in context.paths},
+            readers={path: _functions(field.reads, path) for path in context.paths},
+            shapes=sorted({access.shape for access in field.writes if access.shape}),
+        )
+        for field in context.index.fields
+    ]
+
+
+def field_pages(context: Context, points: dict[str, list[tuple[str, str]]]) -> Iterator[FieldsPage]:
+    """The pages of each class. ``points`` gives the coupling points (link, title) that cross through a field."""
+    by_class: dict[str, list[Field]] = {}
+    for field in context.index.fields:
+        by_class.setdefault(field.cls, []).append(field)
+    for cls, fields in by_class.items():
+        parts = _parts(fields)
+        stem = "fields/" + file_name(cls.replace(":", "."))
+        files = [f"{stem}{f'-{number}' if number > 1 else ''}.html" for number in range(1, len(parts) + 1)]
+        for number, (file, part) in enumerate(zip(files, parts, strict=True), 1):
+            sections = [_section(context, field, points) for field in part]
+            yield FieldsPage(cls, fields[0].role, file, number, files, sections)
+
+
+def _parts(fields: list[Field]) -> list[list[Field]]:
+    parts: list[list[Field]] = [[]]
+    count = 0
+    for field in fields:
+        size = len(field.writes) + len(field.reads)
+        if parts[-1] and count + size > PAGE:
+            parts.append([])
+            count = 0
+        parts[-1].append(field)
+        count += size
+    return parts
+
+
+def _section(context: Context, field: Field, points: dict[str, list[tuple[str, str]]]) -> FieldSection:
+    short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"
+    return FieldSection(
+        name=field.field,
+        anchor=file_name(field.field),
+        writes=[_row(context, access) for access in field.writes],
+        reads=[_row(context, access) for access in field.reads],
+        points=points.get(f"{field.cls}.{field.field}") or points.get(short_name, []),
+    )
+
+
+def _row(context: Context, access: Access) -> AccessRow:
+    return AccessRow(
+        function=function_link(context, access.function, access.line),
+        line=access.line,
+        kind=access.kind,
+        expression=access.expression,
+        shape=access.shape,
+        guards=guard_texts(access.guards),
+        phases=access.phase,
+        paths=access.paths,
+    )
+
+
+def _functions(accesses: list[Access], path: str) -> int:
+    return len({access.function for access in accesses if path in access.paths})

@@ -1,0 +1,143 @@
+"""Tensors of a step by stage, and the contract of an off step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgltrace.model import PATHS, ContractField, Tensor
+from sgltrace.reports.context import Context
+from sgltrace.reports.runs import Observed
+from sgltrace.reports.views.common import PlaceLink, place_link
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the runs say of a formula: the verdict, and each distinct shape with its batch size."""
+
+    verdict: str
+    shapes: list[tuple[int | None, str]]
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """A tensor at a stage."""
+
+    name: str
+    holder: str
+    """``Class.field``, empty for a value that is no field."""
+    shape: str | None
+    dtype: str | None
+    stride: str | None
+    why_unknown: str | None
+    producer: PlaceLink
+    consumers: list[PlaceLink]
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The tensors of one stage."""
+
+    path: str
+    name: str
+    rows: list[TensorRow]
+
+
+@dataclass(frozen=True)
+class ContractRow:
+    """A field that an off step must produce or leave."""
+
+    path: str
+    field: str
+    shape: str | None
+    dtype: str | None
+    stride: str | None
+    requirement: str
+    off_step_value: str
+    writers: list[PlaceLink]
+    readers: list[PlaceLink]
+    why: str
+    seen: Seen
+
+
+REQUIREMENTS = ("required", "must stay unset", "optional", "untouched")
+
+
+def stages(context: Context) -> list[Stage]:
+    """Stages of each path in the index's order, which is that of the step."""
+    found: dict[tuple[str, str], list[TensorRow]] = {}
+    for tensor in context.index.tensors:
+        found.setdefault((tensor.path, tensor.stage), []).append(_tensor(context, tensor))
+    order = {path: number for number, path in enumerate(PATHS)}
+    return [
+        Stage(path, name, rows)
+        for (path, name), rows in sorted(found.items(), key=lambda item: order.get(item[0][0], len(order)))
+    ]
+
+
+def contract(context: Context) -> dict[str, list[ContractRow]]:
+    """The contract's rows by path, what is required first."""
+    rank = {name: number for number, name in enumerate(REQUIREMENTS)}
+    found: dict[str, list[ContractRow]] = {path: [] for path in context.paths}
+    for row in sorted(context.index.contract, key=lambda row: rank.get(row.requirement, len(rank))):
+        found.setdefault(row.path, []).append(_contract(context, row))
+    return {path: rows for path, rows in found.items() if rows}
+
+
+def _tensor(context: Context, tensor: Tensor) -> TensorRow:
+    holder = f"{tensor.cls.rpartition(':')[2]}.{tensor.field}" if tensor.cls and tensor.field else ""
+    return TensorRow(
+        name=tensor.name,
+        holder=holder,
+        shape=tensor.shape,
+        dtype=tensor.dtype,
+        stride=tensor.stride,
+        why_unknown=tensor.why_unknown,
+        producer=place_link(context, tensor.producer),
+        consumers=[place_link(context, place) for place in tensor.consumers],
+        seen=_seen_tensor(context, tensor),
+    )
+
+
+def _contract(context: Context, row: ContractField) -> ContractRow:
+    said = [
+        (evidence.verdict, evidence.observed)
+        for run in context.runs
+        for evidence in run.contract
+        if evidence.path == row.path and evidence.field == row.field
+    ]
+    return ContractRow(
+        path=row.path,
+        field=row.field,
+        shape=row.shape,
+        dtype=row.dtype,
+        stride=row.stride,
+        requirement=row.requirement,
+        off_step_value=row.off_step_value,
+        writers=[place_link(context, place) for place in row.writers],
+        readers=[place_link(context, place) for place in row.readers],
+        why=row.why,
+        seen=_seen(context, said),
+    )
+
+
+def _seen_tensor(context: Context, tensor: Tensor) -> Seen:
+    said = [
+        (observed.verdict, [observed])
+        for run in context.runs
+        for observed in run.tensors
+        if observed.name == tensor.name
+        and observed.function == tensor.producer.function
+        and observed.path in ("", tensor.path)
+    ]
+    return _seen(context, said)
+
+
+def _seen(context: Context, said: list[tuple[str, list[Observed]]]) -> Seen:
+    verdicts = {verdict for verdict, _ in said}
+    verdict = next((v for v in ("refuted", "confirmed") if v in verdicts), "")
+    if not verdict:
+        verdict = "not exercised" if context.runs else "no run"
+    shapes = {(s.batch, f"({', '.join(map(str, s.shape))}{',' if len(s.shape) == 1 else ''})")
+              for _, found in said for o in found for s in o.shapes}  # fmt: skip
+    return Seen(verdict, sorted(shapes, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1])))
