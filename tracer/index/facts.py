@@ -91,7 +91,9 @@ def _read(path: Path) -> s.ModuleFacts | None:
 
 def _start_reader() -> None:
     import gc
+    import signal
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches all processes; the one that asks tells the user
     gc.disable()  # a reader makes trees and drops them; none of them has cycles worth a search
 
 
