@@ -19,7 +19,7 @@ from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value, 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo
     from sgltrace.index.shapes.machine import Machine
-    from sgltrace.index.shapes.world import FieldAssignment
+    from sgltrace.index.shapes.world import Assignment
 
 _COUNTS = {"max", "min", "len", "int", "sum", "round", "abs"}
 
@@ -78,7 +78,7 @@ def _is_int(node: s.Expr) -> bool:
     return isinstance(node, s.Const) and type(node.value) is int
 
 
-def _of_assignment(m: Machine, obj: Obj, assignment: FieldAssignment) -> Value | None:
+def _of_assignment(m: Machine, obj: Obj, assignment: Assignment) -> Value | None:
     """One assignment's value; None where its guards cannot hold."""
     frame = m.lazy_frame(assignment.function, obj)
     for test, holds in assignment.guards:

@@ -6,21 +6,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sgltrace.index.shapes import calls, objects
-from sgltrace.index.shapes.dims import ONE, ZERO, Dim, Op, atom, maximum, minimum
+from sgltrace.index.shapes.dims import ONE, ZERO, Dim, Op, atom, const, maximum, minimum, symbol
 from sgltrace.index.shapes.factories import FACTORIES, NEW, TYPED, typed
 from sgltrace.index.shapes.frames import Frame
 from sgltrace.index.shapes.reductions import COMPUTATIONS
 from sgltrace.index.shapes.tests import truth
-from sgltrace.index.shapes.torchcall import Operation, TorchCall, dtype_of, elements, segments
+from sgltrace.index.shapes.torchcall import Operation, TorchCall, elements, segments
 from sgltrace.index.shapes.values import (
-    FALSE,
+    A_NUMBER,
     NONE,
     Const,
     Either,
     Int,
     Obj,
     Range,
-    Ref,
     Run,
     Span,
     Tensor,
@@ -110,7 +109,7 @@ def builtin_method(
     if isinstance(base, Tuple) and name == "numel":
         return _numel(base)
     if isinstance(base, Tuple | Run) and name in ("index", "count"):
-        return Unknown("number")
+        return A_NUMBER
     return Unknown(f"{name} of a value that is not followed")
 
 
@@ -118,7 +117,7 @@ def _numel(shape: Tuple) -> Value:
     total = ONE
     for item in shape.items:
         if not isinstance(item, Int):
-            return Unknown("number")
+            return A_NUMBER
         total = total * item.dim
     return Int(total)
 
@@ -134,15 +133,15 @@ def tensor_method(
         position = args[0] if args else kwargs.get("dim", NONE)
         index = position.dim.constant if isinstance(position, Int) else None
         items = elements(shape) or ()
-        return items[index] if index is not None and -len(items) <= index < len(items) else Unknown("number")
+        return items[index] if index is not None and -len(items) <= index < len(items) else A_NUMBER
     if name in ("numel", "nelement"):
-        return Int(tensor.numel) if tensor.numel is not None else Unknown("number")
+        return Int(tensor.numel) if tensor.numel is not None else A_NUMBER
     if name in ("dim", "ndimension"):
-        return number(len(tensor.shape)) if tensor.shape is not None else Unknown("number")
+        return number(len(tensor.shape)) if tensor.shape is not None else A_NUMBER
     if name == "tolist":
         return _to_list(m, tensor)
     if name == "item":
-        return Int(m.item(tensor))
+        return A_NUMBER
     if name in ("__len__",):
         return length(m, tensor)
     if name in ("record_stream", "backward", "storage_offset", "stride", "data_ptr", "element_size", "get_device"):
@@ -152,7 +151,7 @@ def tensor_method(
 
 def _to_list(m: Machine, tensor: Tensor) -> Value:
     if not tensor.shape:
-        return Int(m.item(tensor)) if tensor.shape == () else Unknown("a list made of a tensor that is unknown")
+        return A_NUMBER if tensor.shape == () else Unknown("a list made of a tensor that is unknown")
     inner = tensor.same_data(tensor.shape[1:])
     element = Unknown("an element of a tensor") if len(tensor.shape) == 1 else _to_list(m, inner)
     size = tensor.shape[0]
@@ -218,7 +217,7 @@ def length(m: Machine, value: Value) -> Value:
     if isinstance(value, Either):
         return join_all(length(m, part) for part in value.values if part != NONE)
     if isinstance(value, Tensor):
-        return Int(value.shape[0]) if value.shape and value.shape[0] is not None else Unknown("number")
+        return Int(value.shape[0]) if value.shape and value.shape[0] is not None else A_NUMBER
     view = m.view(value)
     if isinstance(view, Run | Range):
         return Int(view.count)
@@ -233,7 +232,7 @@ def _len(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Valu
     value = calls.single(args[0]) if args else NONE
     if isinstance(value, Obj) and value.kind == "object":
         result = calls.method(m, frame, value, "__len__", [], {}, frame.line)
-        return result if result is not None else Unknown("number")
+        return result if result is not None else A_NUMBER
     return length(m, value)
 
 
@@ -254,12 +253,12 @@ def _extreme(pick: Callable[[list[Dim]], Dim]) -> Callable[[Machine, Frame, Args
             runs = segments(m.view(args[0]))
             if not runs:
                 return (
-                    kwargs.get("default", Unknown("number")) if not runs and "default" in kwargs else Unknown("number")
+                    kwargs.get("default", A_NUMBER) if not runs and "default" in kwargs else A_NUMBER
                 )
             values = [value for value, _ in runs]
         dims = [part.dim for value in values for part in alternatives(value) if isinstance(part, Int)]
         whole = all(isinstance(part, Int) for value in values for part in alternatives(value))
-        return Int(pick(dims)) if dims and whole else Unknown("number")
+        return Int(pick(dims)) if dims and whole else A_NUMBER
 
     return rule
 
@@ -267,11 +266,11 @@ def _extreme(pick: Callable[[list[Dim]], Dim]) -> Callable[[Machine, Frame, Args
 def _sum(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Value:
     runs = segments(m.view(args[0])) if args else None
     if runs is None:
-        return Unknown("number")
+        return A_NUMBER
     total = ZERO
     for value, count in runs:
         if not isinstance(value, Int):
-            return Unknown("number")
+            return A_NUMBER
         each = value.dim.symbols() & m.each_symbols
         total = total + (atom(Op("sum", (value.dim,))) if each else value.dim * count)
     return Int(total)
@@ -279,7 +278,6 @@ def _sum(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Valu
 
 def _enumerate(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Value:
     from sgltrace.index.shapes.loops import turns
-    from sgltrace.index.shapes.dims import const, symbol
 
     runs = turns(m, args[0])
     if all(count == ONE for _, count in runs):
@@ -288,17 +286,15 @@ def _enumerate(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -
 
 
 def _zip(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Value:
-    from sgltrace.index.shapes.loops import turns
+    from sgltrace.index.shapes.loops import UNCOUNTED, turns
 
     columns = [turns(m, arg) for arg in args]
     if columns and len({len(column) for column in columns}) == 1:
         rows = zip(*columns, strict=True)
         return Run(tuple((Tuple(tuple(value for value, _ in row)), row[0][1]) for row in rows))
     firsts = tuple(join_all(value for value, _ in column) if column else Unknown("nothing") for column in columns)
-    known = next((m.view(arg) for arg in args if length(m, arg) != Unknown("number")), None)
+    known = next((m.view(arg) for arg in args if length(m, arg) != A_NUMBER), None)
     count = length(m, known) if known is not None else None
-    from sgltrace.index.shapes.loops import UNCOUNTED
-
     return Run(((Tuple(firsts), count.dim if isinstance(count, Int) else UNCOUNTED),))
 
 
@@ -364,8 +360,8 @@ def _to_int(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> V
     if isinstance(value, Const) and isinstance(value.value, bool | float):
         return number(int(value.value))
     if isinstance(value, Tensor):
-        return Int(m.item(value))
-    return value if isinstance(value, Int) else Unknown("number")
+        return A_NUMBER
+    return value if isinstance(value, Int) else A_NUMBER
 
 
 def _to_bool(m: Machine, frame: Frame, args: Args, kwargs: dict[str, Value]) -> Value:

@@ -9,6 +9,7 @@ from sgltrace.index.shapes import calls, lazy
 from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes.torchcall import DTYPES
 from sgltrace.index.shapes.values import (
+    A_NUMBER,
     NONE,
     Const,
     Either,
@@ -70,11 +71,11 @@ def tensor_attribute(tensor: Tensor, name: str) -> Value:
     if name == "shape":
         if tensor.shape is None:
             return Unknown(tensor.why or "the shape of a tensor that is unknown")
-        return Tuple(tuple(Unknown("number") if dim is None else Int(dim) for dim in tensor.shape))
+        return Tuple(tuple(A_NUMBER if dim is None else Int(dim) for dim in tensor.shape))
     if name == "dtype":
         return Const(tensor.dtype) if tensor.dtype in DTYPES.values() else Unknown("a dtype")
     if name == "ndim":
-        return Unknown("number") if tensor.shape is None else number(len(tensor.shape))
+        return A_NUMBER if tensor.shape is None else number(len(tensor.shape))
     if name in ("T", "mT"):
         return tensor.same_data(None if tensor.shape is None else tuple(reversed(tensor.shape)))
     if name in ("data", "grad"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sgltrace.index.shapes.dims import ONE, ZERO, Dim, const
 from sgltrace.index.shapes.values import (
+    A_NUMBER,
     Const,
     Either,
     Int,
@@ -80,7 +81,7 @@ class TorchCall:
             items = tuple(self.args[start:]) if start < len(self.args) else (value,)
         if any(isinstance(item, Unknown | Either) and start + 1 == len(self.args) for item in items):
             # One unknown argument may be a whole shape.
-            return (None,) if isinstance(items[0], Unknown) and items[0].why == "number" else None
+            return (None,) if items[0] == A_NUMBER else None
         return tuple(item.dim if isinstance(item, Int) else None for item in items)
 
 

@@ -145,6 +145,8 @@ class Obj:
     """Whether its fields are what its class's methods write, evaluated when asked for."""
     arguments: tuple[list[Value], dict[str, Value]] | None = None
     """What its constructor got, where it is lazy and that is known."""
+    owner: Obj | None = None
+    """The object in whose field it was found."""
     number: int = field(default_factory=itertools.count(1).__next__)
 
     def __repr__(self) -> str:
@@ -180,6 +182,7 @@ Given = dict[str, Dim]
 """Symbols that have a known value on one way."""
 
 NONE = Const(None)
+A_NUMBER = Unknown("a number that is not known")
 TRUE, FALSE = Const(True), Const(False)
 
 

@@ -1,0 +1,292 @@
+"""The program as the shape interpreter asks about it: names, classes, methods, assignments, what a type says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgltrace.index import syntax as s
+from sgltrace.index.annotations import read_annotation
+from sgltrace.index.guards import Chain, Guards
+from sgltrace.index.shapes.values import Ref
+from sgltrace.index.values import Bound, ClassRef, External, FunctionRef, Instance, ModuleRef, Node
+
+if TYPE_CHECKING:
+    from sgltrace.index.engine import Engine
+    from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``target = value`` in a function. ``index`` is the target's position where ``count`` targets unpack the value;
+    ``element`` says that a loop gives the target the value's elements."""
+
+    function: FunctionInfo
+    value: s.Expr
+    guards: tuple[tuple[s.Expr, bool], ...]
+    index: int | None = None
+    count: int = 0
+    annotation: s.Expr | None = None
+    element: bool = False
+
+
+class World:
+    """Answers about one program; what takes a walk is kept."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._fields: dict[ClassInfo, dict[str, list[Assignment]]] = {}
+        self._locals: dict[FunctionInfo, dict[str, list[Assignment]]] = {}
+        self._class_values: dict[ClassInfo, dict[str, s.Expr]] = {}
+
+    # --- names and values ---
+
+    def scope(self, function: FunctionInfo) -> Scope:
+        """Where a function's names are looked up."""
+        return function.scope if function.scope is not None else function.enclosing
+
+    def static(self, function: FunctionInfo, node: s.Expr) -> Ref | None:
+        """The function, class, module or outside name that an expression is bound to, whatever runs."""
+        found = [ref for value in self.engine.evaluate(node, self.scope(function)) for ref in [_ref(value)] if ref]
+        return found[0] if len({(ref.kind, ref.target) for ref in found}) == 1 else None
+
+    def instances(self, function: FunctionInfo, node: s.Expr) -> list[ClassInfo]:
+        """The classes of which the call graph knows an expression's value to be, in a stable order."""
+        return _classes(function.nodes.get(id(node)))
+
+    def targets(self, function: FunctionInfo, call: s.Call) -> list[FunctionInfo]:
+        """The functions that a call may reach, by the call graph."""
+        node = function.nodes.get(id(call.func))
+        found = {value.function for value in (node.values if node else ()) if isinstance(value, FunctionRef | Bound)}
+        return sorted(found, key=lambda f: f.id)
+
+    # --- classes ---
+
+    def method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
+        """The method that Python's lookup finds; of a property, what reads it."""
+        for owner in self.engine.classes.mro(cls):
+            functions = owner.functions.get(name)
+            if functions:
+                readers = [f for f in functions if not (f.is_property and len(f.parameters) > 1)]
+                return readers[-1] if readers else None
+            if name in owner.scope.names:
+                return None
+        return None
+
+    def after(self, cls: ClassInfo, owner: ClassInfo, name: str) -> FunctionInfo | None:
+        """The method that ``super()`` in ``owner`` finds for an object of ``cls``."""
+        order = self.engine.classes.mro(cls)
+        rest = order[order.index(owner) + 1 :] if owner in order else self.engine.classes.mro(owner)[1:]
+        return next((base.functions[name][-1] for base in rest if base.functions.get(name)), None)
+
+    def setter(self, cls: ClassInfo | None, name: str) -> FunctionInfo | None:
+        """The function that assigns to a property."""
+        for owner in self.engine.classes.mro(cls) if cls is not None else ():
+            for function in owner.functions.get(name, ()):
+                if function.is_property and len(function.parameters) == 2:
+                    return function
+        return None
+
+    def is_enum(self, cls: ClassInfo) -> bool:
+        """Whether its members are constants."""
+        self.engine.classes.mro(cls)
+        return cls.is_enum
+
+    def is_dataclass(self, cls: ClassInfo) -> bool:
+        """Whether Python writes its constructor from the annotated fields."""
+        self.engine.classes.mro(cls)
+        return cls.is_dataclass
+
+    def is_subclass(self, cls: ClassInfo, base: ClassInfo) -> bool:
+        """Whether ``cls`` is ``base`` or inherits from it."""
+        return self.engine.classes.is_subclass(cls, base)
+
+    def mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
+        """The class and its bases of the program."""
+        return self.engine.classes.mro(cls)
+
+    def fields(self, cls: ClassInfo) -> list[str]:
+        """The fields of a dataclass, in the order of its constructor."""
+        names: dict[str, None] = {}
+        for owner in reversed(self.mro(cls)):
+            names.update(dict.fromkeys(owner.annotations))
+        return list(names)
+
+    def annotation(self, cls: ClassInfo, name: str) -> tuple[ClassInfo, s.Expr] | None:
+        """How a field is annotated, and where."""
+        for owner in self.mro(cls):
+            if name in owner.annotations:
+                return owner, owner.annotations[name]
+        return None
+
+    def class_value(self, cls: ClassInfo, name: str) -> tuple[ClassInfo, s.Expr] | None:
+        """What a class body assigns to a name."""
+        for owner in self.mro(cls):
+            values = self._class_values.get(owner)
+            if values is None:
+                values = self._class_values[owner] = _body_values(owner.node.body)
+            if name in values:
+                return owner, values[name]
+        return None
+
+    def declared(self, cls: ClassInfo, name: str) -> list[ClassInfo]:
+        """The classes that a field's annotation names, or else those that flow into it."""
+        found = self.annotation(cls, name)
+        if found is not None:
+            classes = read_annotation(self.engine, found[1], found[0].scope).classes
+            if classes:
+                return classes
+        return _classes(self.engine.classes.read(cls, name))
+
+    def annotated(self, expression: s.Expr, scope: Scope) -> list[ClassInfo]:
+        """The classes that an annotation names."""
+        return read_annotation(self.engine, expression, scope).classes
+
+    def param_classes(self, function: FunctionInfo, param: s.Param) -> list[ClassInfo]:
+        """The classes of which a parameter may be: by its annotation, or else by what callers pass."""
+        if param.annotation is not None:
+            classes = self.annotated(param.annotation, function.enclosing)
+            if classes:
+                return classes
+        return _classes(function.params.get(param.name))
+
+    # --- assignments ---
+
+    def assignments(self, cls: ClassInfo, name: str) -> list[Assignment]:
+        """The assignments to ``self.name`` in the class's methods: those of constructors, or else all."""
+        found: list[Assignment] = []
+        for owner in self.mro(cls):
+            found += self._own_fields(owner).get(name, ())
+        starting = [a for a in found if a.function.name == "__init__" and not _is_none(a.value)]
+        return starting or [a for a in found if not _is_none(a.value)] or found
+
+    def _own_fields(self, cls: ClassInfo) -> dict[str, list[Assignment]]:
+        fields = self._fields.get(cls)
+        if fields is None:
+            fields = self._fields[cls] = {}
+            for functions in cls.functions.values():
+                for function in functions:
+                    if not function.parameters or function.kind == "staticmethod":
+                        continue
+                    own = function.parameters[0].name
+                    for target, assignment in _assignments(function):
+                        if isinstance(target, s.Attr) and isinstance(target.value, s.Name) and target.value.id == own:
+                            fields.setdefault(target.attr, []).append(assignment)
+        return fields
+
+    def local_assignments(self, function: FunctionInfo, name: str) -> list[Assignment]:
+        """The assignments to a variable of a function."""
+        names = self._locals.get(function)
+        if names is None:
+            names = self._locals[function] = {}
+            for target, assignment in _assignments(function):
+                if isinstance(target, s.Name):
+                    names.setdefault(target.id, []).append(assignment)
+        return names.get(name, [])
+
+    def super_init(self, function: FunctionInfo, base: FunctionInfo) -> s.Call | None:
+        """The call in a constructor that runs the constructor ``base``."""
+        for node in calls_in(function.body):
+            func = node.func
+            if isinstance(func, s.Attr) and func.attr == base.name:
+                value = func.value
+                if isinstance(value, s.Call) and isinstance(value.func, s.Name) and value.func.id == "super":
+                    return node
+                if isinstance(value, s.Name) and base.owner is not None and value.id == base.owner.name:
+                    return node
+        return None
+
+
+def calls_in(body: list[s.Stmt]) -> list[s.Call]:
+    """The calls in statements, those in nested blocks too."""
+    from sgltrace.index.guards import expressions
+
+    found: list[s.Call] = []
+    for statement in body:
+        for expression in expressions(statement):
+            found += [node for node in s.descend(expression) if isinstance(node, s.Call)]
+        for inner in s.blocks(statement):
+            found += calls_in(inner)
+    return found
+
+
+def _ref(value: object) -> Ref | None:
+    if isinstance(value, FunctionRef):
+        return Ref("function", value.function.id, None, value.function)
+    if isinstance(value, ClassRef):
+        return Ref("class", value.cls.id, None, value.cls)
+    if isinstance(value, ModuleRef):
+        return Ref("module", value.name)
+    if isinstance(value, External) and value.path:
+        return Ref("external", value.path)
+    return None
+
+
+def _classes(node: Node | None) -> list[ClassInfo]:
+    found = {value.cls for value in (node.values if node is not None else ()) if isinstance(value, Instance)}
+    return sorted(found, key=lambda cls: cls.id)
+
+
+def _body_values(body: list[s.Stmt]) -> dict[str, s.Expr]:
+    values: dict[str, s.Expr] = {}
+    for statement in body:
+        if isinstance(statement, s.Assign):
+            for target in statement.targets:
+                if isinstance(target, s.Name):
+                    values[target.id] = statement.value
+        elif isinstance(statement, s.AnnAssign) and statement.value is not None:
+            if isinstance(statement.target, s.Name):
+                values[statement.target.id] = statement.value
+        else:
+            for inner in s.blocks(statement):
+                values |= _body_values(inner)
+    return values
+
+
+def _assignments(function: FunctionInfo) -> list[tuple[s.Expr, Assignment]]:
+    guards = Guards(function.body)
+    out: list[tuple[s.Expr, Assignment]] = []
+    _collect(function, function.body, guards, out)
+    return out
+
+
+def _collect(
+    function: FunctionInfo, body: list[s.Stmt], guards: Guards, out: list[tuple[s.Expr, Assignment]]
+) -> None:
+    for statement in body:
+        tests = _tests(guards.at(statement))
+        if isinstance(statement, s.Assign):
+            for target in statement.targets:
+                _targets(target, Assignment(function, statement.value, tests), out)
+        elif isinstance(statement, s.AnnAssign) and statement.value is not None:
+            made = Assignment(function, statement.value, tests, annotation=statement.annotation)
+            out.append((statement.target, made))
+        elif isinstance(statement, s.For):
+            _targets(statement.target, Assignment(function, statement.iter, tests, element=True), out)
+        elif isinstance(statement, s.With):
+            for item in statement.items:
+                if item.target is not None:
+                    _targets(item.target, Assignment(function, item.value, tests), out)
+        for inner in s.blocks(statement):
+            _collect(function, inner, guards, out)
+
+
+def _targets(target: s.Expr, assignment: Assignment, out: list[tuple[s.Expr, Assignment]]) -> None:
+    if not isinstance(target, s.Seq):
+        out.append((target, assignment))
+        return
+    for i, item in enumerate(target.items):
+        if not isinstance(item, s.Star | s.Seq):
+            part = Assignment(assignment.function, assignment.value, assignment.guards, i, len(target.items),
+                              None, assignment.element)  # fmt: skip
+            out.append((item, part))
+
+
+def _tests(chain: Chain) -> tuple[tuple[s.Expr, bool], ...]:
+    return tuple((c.test, c.holds) for c in chain if c.test is not None and c.kind in ("if", "return", "assert"))
+
+
+def _is_none(node: s.Expr) -> bool:
+    return isinstance(node, s.Const) and node.value is None
+
+
