@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import ClassInfo, Scope
 from sgltrace.index.modules import dotted
-from sgltrace.index.values import OPAQUE, ClassRef, Container, External, Instance, Node, Value
+from sgltrace.index.values import OPAQUE, ClassRef, Container, External, Instance, Node, Text, Transform, Value
 
 if TYPE_CHECKING:
     from sgltrace.index.engine import Engine
@@ -136,12 +136,19 @@ def _container(engine: Engine, kind: str, parts: list[s.Expr], scope: Scope, out
     out.open |= not usable
 
 
-def narrowing(engine: Engine, classes: list[ClassInfo]) -> object:
-    """A transform that lets through what may be of one of these classes."""
+def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
+    """A transform that lets through what fits an annotation; None where anything may."""
+    if annotation.open or not annotation.values:
+        return None
+    classes = tuple(annotation.classes)
+    containers = any(type(value) is Container for value in annotation.values)
 
     def transform(value: Value) -> Value | None:
-        if type(value) is Instance:
-            return value if any(engine.classes.is_subclass(value.cls, cls) for cls in classes) else None
-        return None if value is OPAQUE else value
+        kind = type(value)
+        if kind is Instance:
+            return value if any(cls in engine.classes.mro(value.cls) for cls in classes) else None  # type: ignore[union-attr]
+        if kind is Container:
+            return value if containers else None
+        return value if kind is External or kind is Text else None
 
     return transform

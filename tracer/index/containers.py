@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 _PUT = {"append", "add", "appendleft", "put", "put_nowait", "push"}
 _TAKE = {"pop", "popleft", "get", "get_nowait", "popitem", "peek", "__getitem__"}
 _ALL = {"extend", "update", "extendleft", "union", "__ior__"}
-_SAME = {"copy", "union", "difference", "intersection", "items_copy"}
+_SAME = {"copy", "union", "difference", "intersection"}
+_OTHERS = {"insert", "setdefault", "items", "keys", "values", "__iter__", "__next__", "send", "sort"}
+METHODS = _PUT | _TAKE | _ALL | _SAME | _OTHERS
+"""The methods that put values into a container or take them out."""
 
 
 def call_method(engine: Engine, site: Site, method: Method) -> None:

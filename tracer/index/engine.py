@@ -13,6 +13,7 @@ from functools import partial
 from sgltrace.index import syntax as s
 from sgltrace.index.annotations import Annotation, narrowing, read_annotation
 from sgltrace.index.classes import Classes
+from sgltrace.index.containers import METHODS as CONTAINER_METHODS
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
 from sgltrace.index.facts import Facts
 from sgltrace.index.modules import Modules, describe
@@ -23,6 +24,7 @@ from sgltrace.index.values import (
     Bound,
     ClassRef,
     Container,
+    Decorated,
     External,
     FunctionRef,
     Instance,
@@ -178,8 +180,7 @@ class Engine:
     def declare(self, node: Node, expression: s.Expr, scope: Scope) -> None:
         """Annotate a variable, parameter or field: what flows in besides must fit."""
         annotation = read_annotation(self, expression, scope)
-        if annotation.classes and not annotation.open:
-            node.transform = narrowing(self, annotation.classes)  # type: ignore[assignment]
+        node.transform = narrowing(self, annotation)
         self.annotate(node, expression, scope)
 
     def _declare_field(self, cls: ClassInfo, name: str, node: Node) -> None:
@@ -252,6 +253,8 @@ class Engine:
             self._construct(site, value.cls)  # type: ignore[union-attr]
         elif kind is Instance:
             self._call_instance(site, value)  # type: ignore[arg-type]
+        elif kind is Decorated:
+            self._apply_decorated(site, value)  # type: ignore[arg-type]
         elif kind is Partial:
             args = [*value.args, *site.args]  # type: ignore[union-attr]
             inner = Site(site.function, site.expressions[0], value.function, args, site.result)  # type: ignore[union-attr]
@@ -271,6 +274,12 @@ class Engine:
             return
         site.bound.add(key)
         self.invoke(site, function, receiver, site.args, site.result, kind)
+
+    def _apply_decorated(self, site: Site, value: Decorated) -> None:
+        if value.is_called_by_wrapper(site.function):
+            self.edge(site, value.function, "decorated")
+        else:
+            self._apply_function(site, value.function, None, _function_kind(site, value.function))
 
     def _construct(self, site: Site, cls: ClassInfo) -> None:
         self.solver.add(site.result, cls.instance)
@@ -374,14 +383,15 @@ class Engine:
         elif kind is SuperRef:
             self._load_super(value, name, use, result)  # type: ignore[arg-type]
         elif kind is Container:
-            self.solver.add(result, self.method(value, name))  # type: ignore[arg-type]
+            known = name in CONTAINER_METHODS
+            self.solver.add(result, self.method(value, name) if known else OPAQUE)  # type: ignore[arg-type]
         elif kind is ModulesOf:
             for module in self.modules.submodules(value.package):  # type: ignore[union-attr]
                 loaded = self.modules.load(module)
                 found = self.modules.lookup(loaded, name) if loaded is not None else None
                 if found is not None:
                     self.solver.link(found, result)
-        elif kind in (FunctionRef, Bound, Partial, Text):
+        elif kind in (FunctionRef, Bound, Partial, Text, Decorated):
             self.solver.add(result, OPAQUE)
 
     def method(self, container: Container, name: str) -> Method:
@@ -594,7 +604,7 @@ class Engine:
         self.solver.watch(node, partial(self._escape, use))
 
     def _escape(self, use: Use, value: Value) -> None:
-        if type(value) is FunctionRef:
+        if type(value) is FunctionRef or type(value) is Decorated:
             self.invoke(use, value.function, None, [], Node(), "callback")
         elif type(value) is Bound:
             self.invoke(use, value.function, value.receiver, [], Node(), "callback")
@@ -629,8 +639,10 @@ def bind_arguments(engine: Engine, function: FunctionInfo, receiver: Value | Non
     solver, parameters, nodes = engine.solver, function.parameters, function.params
     positional = [p.name for p in parameters if p.kind in ("", "/")]
     names = {p.name for p in parameters if p.kind in ("", "=")}
-    rest = next((p.name for p in parameters if p.kind == "*"), None)
-    keywords = next((p.name for p in parameters if p.kind == "**"), None)
+    rest = keywords = None
+    if not function.is_wrapper:  # a wrapper's rest is of all the functions it wraps
+        rest = next((p.name for p in parameters if p.kind == "*"), None)
+        keywords = next((p.name for p in parameters if p.kind == "**"), None)
     at = 0
     if receiver is not None:
         if positional:

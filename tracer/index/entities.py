@@ -135,6 +135,7 @@ class FunctionInfo:
         self.kind = "method" if owner is not None else "function"
         self.is_property = False
         self.is_abstract = False
+        self.is_wrapper = False
         self._body: list[s.Stmt] | None = None
         self.scope: Scope | None = None
         self.bound: dict[Any, Bound] = {}

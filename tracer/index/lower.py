@@ -20,6 +20,7 @@ from sgltrace.index.values import (
     Bound,
     ClassRef,
     Container,
+    Decorated,
     External,
     FunctionRef,
     Instance,
@@ -360,11 +361,11 @@ class Reader:
 
     def decorate(self, function: FunctionInfo, statement: s.Func) -> None:
         """Call the decorators of the tree; what they return besides the function is bound to the name as well."""
-        current: Node = constant(function.ref)
         for decorator in reversed(statement.decorators):
             node = self.expression(decorator)
             if passes_on(node):
                 continue
+            current = constant(Decorated(function, node))
             result = Node(transform=partial(_wrapper, node))
             site = Site(self.function, decorator, node, [(None, current)], result)
             site.decorated = function
@@ -769,7 +770,7 @@ class Reader:
 
 def _wrapper(decorator: Node, value: Value) -> Value | None:
     """Of what a decorator returns, that which it made itself: it may return every function it was ever given."""
-    if type(value) is Bound:
+    if type(value) is Bound or type(value) is Decorated:
         return None
     if type(value) is not FunctionRef:
         return value
@@ -778,6 +779,7 @@ def _wrapper(decorator: Node, value: Value) -> Value | None:
     makers |= {v.function for v in decorator.values if type(v) is Bound}
     while function is not None:
         if function in makers:
+            value.function.is_wrapper = True
             return value
         function = function.parent
     return None

@@ -87,8 +87,11 @@ class Modules:
         pending = module.imports.pop(name, None)
         if pending is not None:
             node = scope.names.get(name)
+            if node is None and len(pending) == 1:
+                found = scope.names[name] = self.imported(*pending[0]) or Node()
+                return found
             if node is None:
-                node = scope.names[name] = Node()
+                node = scope.names[name] = name_node()
             for target, attribute in pending:
                 found = self.imported(target, attribute)
                 if found is not None:
@@ -167,7 +170,7 @@ class Binder:
     def _node(self, scope: Scope, name: str) -> Node:
         node = scope.names.get(name)
         if node is None:
-            node = scope.names[name] = Node()
+            node = scope.names[name] = name_node()
         return node
 
     def _target(self, target: s.Expr, scope: Scope) -> None:
@@ -210,6 +213,13 @@ class Binder:
                 found = self._modules.imported(target, attribute)
                 if found is not None:
                     self._solver.link(found, self._node(scope, name))
+
+
+def name_node() -> Node:
+    """The node of a name of a module or class."""
+    node = Node()
+    node.is_name = True
+    return node
 
 
 def import_bindings(

@@ -59,6 +59,30 @@ class FunctionRef(Value):
         return f"<function {self.function.id}>"
 
 
+class Decorated(Value):
+    """A function as its decorator gets it.
+
+    One decorator wraps many functions, and its wrapper would call each of them with the arguments of all. The
+    wrapper's call is an edge, no more: the arguments and the result flow past it, from the caller to the function.
+    """
+
+    __slots__ = ("decorator", "function")
+
+    def __init__(self, function: FunctionInfo, decorator: Node) -> None:
+        self.function = function
+        self.decorator = decorator
+
+    def is_called_by_wrapper(self, caller: FunctionInfo | None) -> bool:
+        """Whether a caller is the decorator itself or was made by it."""
+        makers = {v.function for v in self.decorator.values if isinstance(v, (FunctionRef, Bound))}
+        classes = {v.cls for v in self.decorator.values if isinstance(v, (ClassRef, Instance))}
+        while caller is not None:
+            if caller in makers or (caller.owner is not None and caller.owner in classes):
+                return True
+            caller = caller.parent
+        return False
+
+
 class Bound(Value):
     """A function with its first argument: a bound method, or a class method of a class."""
 
@@ -186,9 +210,13 @@ _NONE: dict[Value, None] = {}
 
 
 class Node:
-    """A set of values, in the order in which they came. ``transform`` maps a value that comes in, or refuses it with None."""
+    """A set of values, in the order in which they came.
 
-    __slots__ = ("fixed", "targets", "transform", "values", "watchers")
+    ``transform`` maps a value that comes in, or refuses it with None. ``is_name``: the node of a module's or a
+    class's name, where the path of an external is kept.
+    """
+
+    __slots__ = ("fixed", "is_name", "targets", "transform", "values", "watchers")
 
     def __init__(self, transform: Transform | None = None) -> None:
         self.values: dict[Value, None] = _NONE
@@ -196,6 +224,7 @@ class Node:
         self.watchers: list[Callable[[Value], None]] | None = None
         self.transform = transform
         self.fixed = False
+        self.is_name = False
 
 
 def constant(value: Value) -> Node:
@@ -232,7 +261,11 @@ class Solver:
             if changed is None or changed in node.values:
                 return
             value = changed
-        if type(value) is Text and sum(type(v) is Text for v in node.values) >= MAX_TEXTS:
+        if type(value) is External and not node.is_name:
+            value = OPAQUE  # only names tell what an external is: nobody needs torch.int32 in a thousand places
+            if value in node.values:
+                return
+        elif type(value) is Text and sum(type(v) is Text for v in node.values) >= MAX_TEXTS:
             value = OPAQUE
             if value in node.values:
                 return

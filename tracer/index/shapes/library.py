@@ -252,9 +252,7 @@ def _extreme(pick: Callable[[list[Dim]], Dim]) -> Callable[[Machine, Frame, Args
         if len(args) == 1:
             runs = segments(m.view(args[0]))
             if not runs:
-                return (
-                    kwargs.get("default", A_NUMBER) if not runs and "default" in kwargs else A_NUMBER
-                )
+                return kwargs.get("default", A_NUMBER) if not runs and "default" in kwargs else A_NUMBER
             values = [value for value, _ in runs]
         dims = [part.dim for value in values for part in alternatives(value) if isinstance(part, Int)]
         whole = all(isinstance(part, Int) for value in values for part in alternatives(value))

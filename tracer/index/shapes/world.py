@@ -250,9 +250,7 @@ def _assignments(function: FunctionInfo) -> list[tuple[s.Expr, Assignment]]:
     return out
 
 
-def _collect(
-    function: FunctionInfo, body: list[s.Stmt], guards: Guards, out: list[tuple[s.Expr, Assignment]]
-) -> None:
+def _collect(function: FunctionInfo, body: list[s.Stmt], guards: Guards, out: list[tuple[s.Expr, Assignment]]) -> None:
     for statement in body:
         tests = _tests(guards.at(statement))
         if isinstance(statement, s.Assign):
@@ -288,5 +286,3 @@ def _tests(chain: Chain) -> tuple[tuple[s.Expr, bool], ...]:
 
 def _is_none(node: s.Expr) -> bool:
     return isinstance(node, s.Const) and node.value is None
-
-
