@@ -1,0 +1,197 @@
+"""Questions that several rules ask: who writes a field with speculation, who without, who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from sgltrace.coupling.point import Site, site
+from sgltrace.coupling.regime import PLAIN, SPEC, last_name
+from sgltrace.coupling.scan import Access, Call
+from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Fn, Universe
+from sgltrace.index import syntax as s
+from sgltrace.index.text import text
+
+_SHORT = 72
+
+
+def show(node: s.Expr | None) -> str:
+    """An expression as text, cut where it is long."""
+    if node is None:
+        return "?"
+    out = text(node)
+    return out if len(out) <= _SHORT else out[: _SHORT - 3] + "..."
+
+
+def is_reset(access: Access) -> bool:
+    """Whether a write only clears a field: a constant, an empty container, the attribute of a new object's default."""
+    if access.how in ("augment", "in-place", "item"):
+        return False
+    value = access.value
+    match value:
+        case s.Const():
+            return True
+        case s.Seq(items=[]) | s.Map(keys=[]):
+            return True
+        case s.Unary(value=s.Const()):
+            return True
+    return False
+
+
+def is_copy(access: Access) -> bool:
+    """Whether a write hands the same field on from another object: ``a.x = b.x``, ``A(x=b.x)``."""
+    return isinstance(access.value, s.Attr) and access.value.attr == access.field
+
+
+def writes_of(access: Access) -> str:
+    """What a write does, for a reader."""
+    verb = {"augment": "adds to", "in-place": "changes in place", "item": "writes elements of", "delete": "deletes"}
+    if access.how in verb:
+        return f"{verb[access.how]} {access.field}: {show(access.value)}"
+    return f"sets {access.field} = {show(access.value)}"
+
+
+def reads_of(access: Access) -> str:
+    """What a read is for, for a reader."""
+    how = {"index": "indexes", "divisor": "divides by", "test": "decides by", "call": "calls on"}
+    return f"{how.get(access.how, 'reads')} {access.owner + '.' if access.owner else ''}{access.field}"
+
+
+def spec_writes(universe: Universe, names: Iterable[str], resets: bool = False) -> list[Access]:
+    """Writes that only a speculative server makes."""
+    return [
+        a
+        for a in universe.written(names)
+        if (universe.fn(a).side == WORKER or a.regime == SPEC) and a.regime != PLAIN and (resets or not is_reset(a))
+    ]
+
+
+def plain_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
+    """Writes that a server without speculation makes each step and a speculative one does not."""
+    return [a for a in universe.written(names) if a.regime == PLAIN and universe.fn(a).side != WORKER and not is_reset(a)]
+
+
+def shared_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
+    """Writes of a step that both make."""
+    return [
+        a
+        for a in universe.written(names)
+        if a.regime is None and universe.fn(a).side in (SCHEDULER, TARGET) and universe.fn(a).per_step and not is_reset(a)
+    ]
+
+
+def step_reads(universe: Universe, names: Iterable[str], sides: Iterable[str] = (SCHEDULER, TARGET, WORKER)) -> list[Access]:
+    """Reads in code that runs every step, on some sides."""
+    allowed = frozenset(sides)
+    return [a for a in universe.read(names) if universe.fn(a).per_step and universe.fn(a).side in allowed]
+
+
+def weighted(universe: Universe, items: Iterable[Access], what: Callable[[Access], str], weigh: Callable[[Access], int]) -> list[Site]:
+    """Sites with a weight for each access."""
+    return [site(a, what(a), weigh(a)) for a in items]
+
+
+def calls_on(universe: Universe, owners: Iterable[str], names: Iterable[str] | None = None) -> Iterator[Call]:
+    """Calls of methods of what a field holds."""
+    wanted = frozenset(owners)
+    method = None if names is None else frozenset(names)
+    for name in sorted(universe.calls):
+        if method is not None and name not in method:
+            continue
+        for call in universe.calls[name]:
+            if call.owner in wanted:
+                yield call
+
+
+def targets(universe: Universe, call: Call) -> list[Fn]:
+    """The functions that a call may run, as the call graph knows them."""
+    return [
+        universe.fns[callee]
+        for callee in sorted(universe.callees.get(call.function, ()))
+        if universe.fns[callee].name == call.name
+    ]
+
+
+def callers(universe: Universe, fn: Fn, depth: int = 1) -> list[Fn]:
+    """Who calls a function, up to some steps away, nearest first."""
+    seen, out, level = {fn.id}, [], [fn.id]
+    for _ in range(depth):
+        following = []
+        for callee in level:
+            for caller in sorted(universe.callers.get(callee, ())):
+                if caller not in seen and caller in universe.fns:
+                    seen.add(caller)
+                    following.append(caller)
+                    out.append(universe.fns[caller])
+        level = following
+    return out
+
+
+def call_line(universe: Universe, caller: Fn, callee: Fn) -> int:
+    """The first line at which one function calls another; the caller's own where it is not known."""
+    facts = universe.facts.get(caller.id)
+    if facts is not None:
+        for call in facts.calls:
+            if call.name == callee.name or (callee.name == "__init__" and call.name == callee.cls):
+                return call.line
+    return caller.line
+
+
+def mentions_width(universe: Universe, node: s.Expr | None, local: dict[str, s.Expr] | None = None, depth: int = 0) -> bool:
+    """Whether an expression has a speculative width in it, looked through local names."""
+    if node is None or depth > 3:
+        return False
+    widths = universe.vocabulary.spec.widths
+    for part in s.descend(node):
+        if isinstance(part, s.Attr) and (part.attr in widths or part.attr in universe.width_fields):
+            return True
+        if isinstance(part, s.Name):
+            if part.id in widths:
+                return True
+            if local and part.id in local and local[part.id] is not node:
+                if mentions_width(universe, local[part.id], {k: v for k, v in local.items() if k != part.id}, depth + 1):
+                    return True
+    return False
+
+
+def owner_name(node: s.Expr) -> str:
+    """The last name of an expression, or an empty text."""
+    return last_name(node) or ""
+
+
+def held_by(universe: Universe, items: Iterable[Access], roles: Iterable[str], unknown: bool = True) -> list[Access]:
+    """The accesses whose holder has one of the roles; ``unknown`` keeps those whose holder is not known."""
+    wanted = frozenset(roles)
+    out = []
+    for access in items:
+        role = universe.role(access.cls)
+        if role in wanted or (role is None and access.cls is None and unknown):
+            out.append(access)
+    return out
+
+
+def paths_of(universe: Universe, functions: Iterable[str]) -> tuple[str, ...]:
+    """The paths on which any of the functions runs, in order."""
+    found: set[str] = set()
+    for function in functions:
+        found |= universe.paths_of(function)
+    return tuple(sorted(found))
+
+
+def start_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
+    """Writes made while a process starts or captures graphs."""
+    return [a for a in universe.written(names) if universe.fn(a).at_start]
+
+
+def decides(universe: Universe, function: str, lines: Iterable[int]) -> list[Site]:
+    """The conditions at some lines of a function, as sites."""
+    wanted = set(lines)
+    facts = universe.facts.get(function)
+    if facts is None:
+        return []
+    return [
+        Site(function, b.line, f"decides by {show(b.test)}", 6) for b in facts.branches if b.line in wanted
+    ]
+
+
+BATCHES = ("scheduler_batch", "worker_batch", "forward_batch")
+DRAFTS = ("draft_input", "draft_extend_input", "spec_input")

@@ -1,0 +1,29 @@
+"""The order in which a reader meets the points, and their ids."""
+
+from __future__ import annotations
+
+import re
+
+from sgltrace.coupling.point import Finding
+from sgltrace.model import CouplingPoint
+
+_SEVERITY = {"hard": 3, "soft": 2, "none": 1, None: 0}
+
+
+def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
+    """What blocks comes first: hard before soft before none, on both paths before on one, unconditional first."""
+
+    def order(entry: tuple[Finding, CouplingPoint]) -> tuple[int, int, int, int, str, str]:
+        finding, point = entry
+        levels = sorted((_SEVERITY[v] for v in point.severity.values()), reverse=True)
+        return (-levels[0], 0 if point.condition == "always" else 1, -finding.weight, -sum(levels), point.kind, point.title)
+
+    points = [point for _, point in sorted(found, key=order)]
+    taken: dict[str, int] = {}
+    for number, point in enumerate(points, 1):
+        point.rank = number
+        words = "-".join(re.findall(r"[a-z0-9]+", point.title.lower())[:6])
+        name = f"{point.kind.replace('_', '-')}-{words}"
+        taken[name] = taken.get(name, 0) + 1
+        point.id = name if taken[name] == 1 else f"{name}-{taken[name]}"
+    return points

@@ -1,0 +1,261 @@
+"""CUDA graphs: for which mode and width they are captured, what their buffers hold, and when they are captured anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, reads_of, show, step_reads, targets, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import TARGET, WORKER, Fn, Universe
+
+
+class CudaGraph(Rule):
+    """A graph is captured for one mode and one number of tokens a request; nothing else may be replayed on it."""
+
+    kind = "cuda_graph"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The target's graphs, their buffers, their re-capture, and the draft's own graphs."""
+        runners = universe.of_class("cuda_graph")
+        draft = {fn.id for fn in runners if _of_draft(universe, fn)}
+        target = [fn for fn in runners if fn.id not in draft]
+        yield from self.target(universe, target)
+        yield from self.buffers(universe, target)
+        yield from self.recapture(universe, target)
+        yield from self.drafts(universe, [fn for fn in runners if fn.id in draft])
+        yield from self.sizes(universe)
+
+    def target(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+        ids = {fn.id for fn in runners}
+        names = universe.fields("cuda_graph", "mode") | universe.fields("cuda_graph", "width")
+        bound = [a for a in universe.written(names) if a.function in ids and a.regime == "spec"]
+        if not bound:
+            return
+        reads = [a for a in universe.read(names) if a.function in ids]
+        lines = [b.line for b in universe.branches if b.function in ids]
+        producers = sites(bound, writes_of, 7)
+        for fn in runners:
+            producers += [s for s in decides(universe, fn.id, lines) if s.line in {a.via for a in bound}]
+        captures = [a for a in reads if universe.fn(a).at_start or _captures(universe, universe.fn(a))]
+        producers += sites(captures, reads_of, 4)
+        replays = [a for a in reads if universe.fn(a).per_step and not _captures(universe, universe.fn(a))]
+        consumers = sites(replays, reads_of, 6)
+        users = self.users(universe, ids)
+        consumers += [of(fn, "asks whether a graph can run, and replays it", 5, line) for fn, line in users]
+        makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
+        producers += [of(c, "makes the one runner of the target's graphs", 5) for c in makers if not _of_draft(universe, c)]
+        sized = [fn for fn in universe.fns.values() if fn.id in universe.facts and _asked_for_sizes(universe, fn, ids)]
+        producers += [of(fn, "says for which batch sizes graphs are captured", 3) for fn in sized]
+        buffers = universe.of_class("cuda_graph", "buffers")
+        consumers += [of(fn, "copies the batch into the graph's inputs", 5) for fn in buffers if fn.per_step and _fills(fn)]
+        reason = "the runner asks for the batch size only: a plain decode is replayed on the verify graph, or copies fail"
+        yield Finding(
+            kind=self.kind,
+            title="The target's graphs are captured for verify, with num_draft_tokens a request",
+            producers=producers,
+            consumers=consumers,
+            binding_time="process start",
+            why=(
+                "Under an algorithm the runner captures in verify mode, with the draft's width of tokens for each request; keys are "
+                "batch sizes. A decode of one token a request passes the check, and its inputs are copied into buffers of another "
+                "length: an error for more than one request, a silent broadcast for one."
+            ),
+            refactor="A second runner captured for (DECODE, 1), or a key of mode, width and batch size with a check of the mode.",
+            verdicts={
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (HARD, "a verify of width one needs graphs captured at that width"),
+            },
+            formula="graph inputs: bs * num_draft_tokens; key: bs; logits rows: bs * num_draft_tokens",
+            condition="CUDA graph enabled",
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in bound}),
+            weight=9,
+        )
+
+    @staticmethod
+    def users(universe: Universe, ids: set[str]) -> list[tuple[Fn, int]]:
+        """Functions of the model runner and of the workers that ask a runner and replay."""
+        names = universe.vocabulary.names("cuda_graph", "runners")
+        out: dict[str, tuple[Fn, int]] = {}
+        for found in universe.calls.values():
+            for call in found:
+                fn = universe.fn(call)
+                if call.owner in names and fn.id not in ids and fn.per_step and fn.side in (TARGET, WORKER):
+                    if any(t.id in ids for t in targets(universe, call)):
+                        out.setdefault(fn.id, (fn, call.line))
+        return [out[k] for k in sorted(out)]
+
+    def buffers(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+        ids = {fn.id for fn in runners}
+        sizes = universe.fields("cuda_graph", "sizes")
+        sized = [a for a in universe.written(sizes) if a.function in ids and a.how == "assign"]
+        buffers = [fn for fn in universe.of_class("cuda_graph", "buffers") if fn.id in universe.facts]
+        makers = [fn for fn in buffers if not fn.per_step or fn.at_start]
+        if not sized or not makers:
+            return
+        widths = universe.fields("cuda_graph", "width")
+        sized = [a for a in sized if _mentions(a, widths)] or sized
+        readers = [a for a in universe.read({"buffers", *sizes}) if a.function in ids]
+        yield Finding(
+            kind=self.kind,
+            title="Graph buffers are sized for the draft's width",
+            producers=sites(sized, writes_of, 5) + [of(fn, "makes the graph's input buffers", 5) for fn in makers],
+            consumers=sites([a for a in readers if _captures(universe, universe.fn(a))], reads_of, 5)
+            + sites(readers, reads_of, 2),
+            binding_time="process start",
+            why="Buffers hold max_bs times the draft's width; one token a request needs less.",
+            refactor="Share the buffers between the runners of both widths.",
+            verdicts={d: (NONE, "sized for the wider step") for d in "ABC"},
+            formula="inputs: max_bs * num_draft_tokens; logits: (max_bs * num_draft_tokens, vocabulary)",
+        )
+
+    def recapture(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+        """A runner's step function that changes the captured hidden mode and captures again."""
+        fields = universe.fields("hidden_capture")
+        ids = {fn.id for fn in runners}
+        for fn in runners:
+            facts = universe.facts.get(fn.id)
+            if facts is None or not fn.per_step:
+                continue
+            changed = [a for a in facts.accesses if a.write and a.field in fields and a.owner == "self"]
+            again = [c for c in facts.calls if c.owner == "self" and any(t.at_start and t.id in ids for t in targets(universe, c))]
+            if not changed or not again or fn.at_start and _captures(universe, fn):
+                continue
+            asked = [a for a in facts.accesses if not a.write and a.field in fields]
+            captured = [a for a in universe.written(fields) if a.function in ids and a.function != fn.id]
+            spec = [a for a in universe.written(fields) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
+            spec_input = [a for a in universe.written(fields) if a.how == "keyword" and a.function in ids]
+            reason = "a step that asks for another hidden mode captures every graph anew, while requests wait"
+            yield Finding(
+                kind=self.kind,
+                title="A change of the hidden-state mode captures the graphs anew",
+                producers=sites(captured, writes_of, 5) + sites(spec_input, writes_of, 5) + sites(spec, writes_of, 2),
+                consumers=sites(asked, reads_of, 6) + sites(again, "captures again", 6)
+                + [of(c, "may capture before it replays", 5, call_line(universe, c, fn)) for c in callers(universe, fn)]
+                + sites([a for a in universe.read(fields) if a.function in ids and a.function != fn.id], reads_of, 3),
+                binding_time="per step",
+                why=(
+                    "Graphs are captured with the hidden-state mode of verify. A plain step asks for none: where the runner does "
+                    "not take that as covered it captures all sizes again, and once more at the next on step."
+                ),
+                refactor="Ask for the captured mode in off steps, or keep graphs by mode.",
+                verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify asks for the captured mode")},
+                condition="CUDA graph enabled",
+                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in changed}),
+                weight=3,
+            )
+            return
+
+    def drafts(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+        ids = {fn.id for fn in runners}
+        widths = universe.fields("cuda_graph", "width") | universe.fields("cuda_graph", "sizes") | universe.vocabulary.spec.widths
+        bound = [a for a in universe.written(widths) if a.function in ids and universe.fn(a).at_start]
+        if not bound:
+            return
+        reads = [a for a in universe.read(widths) if a.function in ids and universe.fn(a).per_step]
+        users = self.users(universe, ids)
+        makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
+        reason = "the draft's own graphs take topk, or num_draft_tokens, tokens a request: a one-token extend runs eagerly or padded"
+        yield Finding(
+            kind=self.kind,
+            title="The draft's graphs are captured for drafting and extending at fixed widths",
+            producers=sites(bound, writes_of, 5) + [of(c, "captures the draft's graphs", 4) for c in makers],
+            consumers=sites(reads, reads_of, 4) + [of(fn, "replays a draft graph", 4, line) for fn, line in users],
+            binding_time="process start",
+            why=(
+                "Draft graphs hold topk tokens a request, draft-extend graphs the whole width of a verify. An off step that extends "
+                "the draft by one token has no graph of its width."
+            ),
+            refactor="Extend with padding to the captured width, or capture an extend of one token.",
+            verdicts={d: (SOFT, reason) for d in "ABC"},
+            formula="draft: bs * topk; draft-extend: bs * num_draft_tokens (or num_steps + 1)",
+            condition="CUDA graph enabled",
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in bound}),
+            weight=3,
+        )
+
+    def sizes(self, universe: Universe) -> Iterator[Finding]:
+        """Batch sizes to capture that the configuration chooses by the algorithm."""
+        names = universe.fields("cuda_graph", "sizes")
+        args = universe.vocabulary.names("config_gate", "args_classes")
+        chosen = [
+            a for a in universe.written(names)
+            if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
+        ]
+        chosen += [
+            b for b in universe.branches
+            if b.leaves is None and universe.is_a(universe.fn(b).cls, args) and _returns_list(universe, universe.fn(b))
+        ]
+        reads = [a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_a(universe.fn(a).cls, args)]
+        if not chosen or not reads:
+            return
+        reason = "off steps at large batches may lie beyond the sizes captured for speculation, and run without a graph"
+        yield Finding(
+            kind=self.kind,
+            title="Captured batch sizes are chosen for speculation",
+            producers=sites(chosen, lambda x: writes_of(x) if hasattr(x, "field") else f"decides by {show(x.test)}", 5),
+            consumers=sites(reads, reads_of, 4),
+            binding_time="process start",
+            why="With an algorithm fewer and smaller batch sizes are captured; turning speculation off pays at the large ones.",
+            refactor="Choose the sizes of plain graphs apart from those of verify.",
+            verdicts={d: (SOFT, reason) for d in "ABC"},
+            condition="CUDA graph enabled",
+            weight=2,
+        )
+
+
+def _of_draft(universe: Universe, fn: Fn) -> bool:
+    """Whether a graph runner is a draft's: its constructor takes a speculative or draft worker."""
+    key = fn.cls or ""
+    known = _DRAFT.get((id(universe), key))
+    if known is None:
+        known = False
+        for init in universe.fns.values():
+            if init.cls == fn.cls and init.name == "__init__":
+                made_by = {universe.role(c.cls) for c in callers(universe, init)}
+                known |= bool(made_by & {"spec_worker", "draft_worker"}) and "model_runner" not in made_by
+        if not known:
+            known = any(_of_draft_name(universe, b) for b in universe.bases.get(key, ()))
+        _DRAFT[id(universe), key] = known
+    return known
+
+
+_DRAFT: dict[tuple[int, str], bool] = {}
+
+
+def _of_draft_name(universe: Universe, cls: str) -> bool:
+    return any(f.cls == cls and f.name == "__init__" and _of_draft(universe, f) for f in universe.fns.values())
+
+
+def _captures(universe: Universe, fn: Fn) -> bool:
+    """Whether a runner's function runs at capture: nothing but start-up and re-capture reaches it."""
+    return fn.at_start
+
+
+def _fills(fn: Fn) -> bool:
+    return any(p.name != "self" for p in fn.params[1:2])
+
+
+def _mentions(access: object, names: frozenset[str]) -> bool:
+    from sgltrace.index import syntax as s
+
+    value = access.value  # type: ignore[attr-defined]
+    return value is not None and any(isinstance(p, s.Attr) and p.attr in names for p in s.descend(value))
+
+
+def _asked_for_sizes(universe: Universe, fn: Fn, ids: set[str]) -> bool:
+    """Whether a plain function is called by the runners' constructors and returns the batch sizes."""
+    if fn.cls is not None or not universe.facts[fn.id].returns:
+        return False
+    called_by = [c for c in universe.callers.get(fn.id, ()) if c in ids]
+    sizes = universe.fields("cuda_graph", "sizes")
+    return bool(called_by) and any(a.field in sizes for a in universe.facts[fn.id].accesses)
+
+
+def _returns_list(universe: Universe, fn: Fn) -> bool:
+    facts = universe.facts.get(fn.id)
+    return facts is not None and bool(facts.returns) and any("bs" in name for name in facts.local)
+
+
+__all__ = ["CudaGraph", "step_reads"]

@@ -1,0 +1,119 @@
+"""Draft state: what the next draft starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import DRAFTS, held_by, is_copy, reads_of, spec_writes, start_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+
+_HOLDERS = (*DRAFTS, "future_map", "future_indices")
+
+
+class DraftState(Rule):
+    """A field that each speculative step reads from the one before, and that only drafting code writes."""
+
+    kind = "draft_state"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The loop-carried fields, the token the draft continues from, and the inputs of the draft's own extend."""
+        yield from self.carried(universe)
+        yield from self.bonus(universe)
+        yield from self.extend(universe)
+        yield from self.vocabulary_map(universe)
+
+    def carried(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("draft_state")
+        writes = [a for a in held_by(universe, spec_writes(universe, names), _HOLDERS, unknown=False) if not is_copy(a)]
+        carried = {a.field for a in writes if universe.fn(a).side == WORKER}
+        reads = [a for a in held_by(universe, step_reads(universe, names), _HOLDERS, unknown=False) if a.field in carried]
+        if not writes or not reads:
+            return
+        reason = "no other code writes them: after an off step they belong to an older token, or are missing"
+        yield Finding(
+            kind=self.kind,
+            title=f"{', '.join(sorted(carried)[:3])} must be valid for every request at the next draft",
+            producers=sites(writes, writes_of, 5),
+            consumers=sites(reads, reads_of, 4),
+            binding_time="per step",
+            why=(
+                "They are carried from step to step, and only drafting code writes them. An off step that skips the draft's "
+                "extend leaves them stale (the next draft starts from the wrong token) or missing (wrong shapes in graph "
+                "replay, filters and merges). Nothing says for which requests they are valid, so a batch cannot mix."
+            ),
+            refactor="Run a one-token extend of the draft on every off step, or write placeholders with a flag and prime again.",
+            verdicts={
+                "A": (HARD, reason), "B": (HARD, reason), "C": (HARD, "as long as the draft's extend is skipped: " + reason),
+            },
+            formula="topk_p, topk_index: (bs, topk); hidden_states: (bs, draft hidden size)",
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            weight=9,
+        )
+
+    def bonus(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("draft_state", "bonus")
+        writes = [a for a in spec_writes(universe, names) if not is_copy(a)]
+        reads = [a for a in step_reads(universe, names)]
+        if not writes or not reads:
+            return
+        reason = "the next draft and verify start from this token; only speculation's own code writes it"
+        yield Finding(
+            kind=self.kind,
+            title="The token that the next draft continues from is written by verify alone",
+            producers=sites(writes, writes_of, 5),
+            consumers=sites(reads, reads_of, 4),
+            binding_time="per step",
+            why=(
+                f"{', '.join(sorted({a.field for a in writes}))} is the root of the next draft's tree and the first token that "
+                "the next verify feeds. An off step that does not set it makes the next on step verify an old token."
+            ),
+            refactor="Set it to the off step's sampled token, one for each request.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes it")},
+            formula="(bs,) integers",
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            weight=7,
+        )
+
+    def extend(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("draft_state", "extend")
+        writes = [a for a in held_by(universe, spec_writes(universe, names), DRAFTS) if not is_copy(a)]
+        reads = held_by(universe, step_reads(universe, names), (*DRAFTS, "forward_batch"))
+        if not writes or not reads:
+            return
+        reason = "the draft's extend takes its widths from verify's accept counts: a kept-warm off step must supply them"
+        yield Finding(
+            kind=self.kind,
+            title="The draft's extend is sized by what verify accepted",
+            producers=sites(writes, writes_of, 5),
+            consumers=sites(reads, reads_of, 4),
+            binding_time="per step",
+            why=(
+                f"{', '.join(sorted({a.field for a in writes})[:4])} come out of verify, and the extend that keeps the draft "
+                "current reads them. An off step that wants to keep the draft warm has no verify to take them from."
+            ),
+            refactor="Build them for one accepted token for each request.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes them")},
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            weight=4,
+        )
+
+    def vocabulary_map(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("draft_state", "vocabulary_map")
+        writes = start_writes(universe, names)
+        reads = step_reads(universe, names, (WORKER, SCHEDULER))
+        if not writes or not reads:
+            return
+        yield Finding(
+            kind=self.kind,
+            title="Draft token ids are in the draft's own vocabulary",
+            producers=sites(writes, writes_of, 3),
+            consumers=sites(reads, reads_of, 3),
+            binding_time="process start",
+            why="Ids that a bypass puts into the draft state as placeholders are mapped through the draft's token map.",
+            refactor="Write placeholders that are valid ids of the draft's vocabulary.",
+            verdicts={d: (SOFT, "placeholder ids must be ids of the draft's vocabulary") for d in "AB"},
+            condition="a draft with its own token map",
+            weight=1,
+        )

@@ -1,0 +1,124 @@
+"""Grammar: who advances it, and who masks the vocabulary by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
+from sgltrace.coupling.query import reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+
+
+class Grammar(Rule):
+    """A grammar must accept each token once: the worker, or a branch of the scheduler, does it by the regime."""
+
+    kind = "grammar"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Who advances the grammar, then who makes and clears the mask, then how overlap gives way to it."""
+        names = universe.fields("sampling", "grammar")
+        calls = [
+            c for found in universe.calls.values() for c in found
+            if c.owner == "grammar" and c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
+        ]
+        worker = [c for c in calls if universe.fn(c).side == WORKER]
+        scheduler = [c for c in calls if universe.fn(c).side == SCHEDULER and c.regime is not None]
+        owners = [c for c in worker if any(x.name == c.name for x in scheduler)]
+        reads = step_reads(universe, names, (SCHEDULER, WORKER))
+        if owners or scheduler:
+            reason = "the token of a plain result is accepted by nobody on this path, or twice: the mask of the next step is wrong"
+            soft = "the scheduler accepts what the result's counts say: a plain result must carry them"
+            yield Finding(
+                kind=self.kind,
+                title="The grammar is advanced by the worker or by the scheduler, by the regime",
+                producers=[site(c, f"calls {c.name} of the grammar", 6) for c in (*owners, *scheduler)],
+                consumers=[site(c, f"calls {c.name} of the grammar", 5) for c in scheduler]
+                + sites([a for a in reads if a.field == "grammar"], reads_of, 3)
+                + sites(reads, reads_of, 1),
+                binding_time="per step",
+                why=(
+                    "Each token must move the grammar exactly once. With speculation verify does it, or the scheduler over the list "
+                    "of accepted tokens; without, the scheduler with the one token. A plain result in a speculative process meets "
+                    "neither branch, or the wrong one."
+                ),
+                refactor="Accept the off step's token in the same place as the path's accepted tokens.",
+                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "one accepted token is accepted as before")},
+                by_path={"v2": {"A": (SOFT, soft), "B": (SOFT, soft)}} if not _on(universe, owners, "v2") else {},
+                condition="grammar in use",
+                fields=["Req.grammar"],
+                weight=3,
+            )
+        yield from self.mask(universe, names)
+        yield from self.overlap(universe)
+
+    def mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
+        writes = [a for a in spec_writes(universe, names, resets=True) if a.field in ("vocab_mask", "grammars", "grammar")]
+        makers = [c for found in universe.calls.values() for c in found if universe.fn(c).side == WORKER and _about_grammar(c, names)]
+        plain = [a for a in step_reads(universe, names, (TARGET, SCHEDULER)) if a.field in ("vocab_mask", "grammars")]
+        if not (writes or makers) or not plain:
+            return
+        reason = "verify clears the batch's mask and makes its own for the tree; a plain step needs one of (bs, vocabulary)"
+        yield Finding(
+            kind=self.kind,
+            title="The vocabulary mask is made for the draft's tree, and the batch's own is cleared",
+            producers=sites(writes, writes_of, 5) + [site(c, f"calls {c.name}", 4) for c in makers],
+            consumers=sites(plain, reads_of, 4),
+            binding_time="per step",
+            why=(
+                "Verify walks the grammar over the draft's tree for a mask of a row for each draft token, and unsets the mask on "
+                "the sampling info. The plain sampler reads a mask of a row for each request from there."
+            ),
+            refactor="Fill the plain mask in the off step, before sampling.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify makes its mask")},
+            formula="verify: (bs * num_draft_tokens, vocabulary words); plain: (bs, vocabulary words)",
+            condition="grammar in use",
+            fields=["SamplingBatchInfo.vocab_mask"],
+            weight=2,
+        )
+
+    def overlap(self, universe: Universe) -> Iterator[Finding]:
+        """Scheduler functions that return a decision from both the regime and the grammar."""
+        flags = universe.fields("sampling", "grammar")
+        for function, facts in sorted(universe.facts.items()):
+            fn = universe.fns[function]
+            if fn.side != SCHEDULER or not fn.per_step:
+                continue
+            asked = [a for a in facts.accesses if not a.write and a.field in flags and a.regime == "spec"]
+            if not asked or not facts.returns or not any(b.reading.known for b in facts.branches) and not asked:
+                continue
+            users = [c for c in sorted(universe.callers.get(function, ())) if c in universe.fns]
+            if not users or any(a.write and a.how != "keyword" for a in facts.accesses):
+                continue
+            reason = "the decision is made for a speculative batch with a grammar; an off step of it would not need it"
+            yield Finding(
+                kind="scheduler_flags",
+                title=f"{fn.name} gives up overlap for speculation with a grammar",
+                producers=sites(asked, reads_of, 5),
+                consumers=[
+                    site(c, "acts by the decision", 5)
+                    for c in universe.calls.get(fn.name, ())
+                    if function in universe.callees.get(c.function, ())
+                ],
+                binding_time="per step",
+                why="A batch with a grammar is not overlapped with the next while the process speculates, off steps included.",
+                refactor="Ask whether the batch's last step was speculative.",
+                verdicts={d: (SOFT, reason) for d in "ABC"},
+                condition="grammar in use",
+                only=("v2",),
+                weight=1,
+            )
+            return
+
+
+def _on(universe: Universe, calls: list, path: str) -> bool:
+    return any(path in universe.paths_of(c.function) for c in calls)
+
+
+def _about_grammar(call: object, names: frozenset[str]) -> bool:
+    from sgltrace.index import syntax as s
+
+    node = call.node  # type: ignore[attr-defined]
+    return any(
+        isinstance(p, s.Attr) and p.attr in ("reqs",) for a in node.args for p in s.descend(a.value)
+    ) and call.regime is None and call.owner == "" and len(node.args) >= 4  # type: ignore[attr-defined]

@@ -1,0 +1,63 @@
+"""Hidden-state capture: which hidden states a forward pass of the target keeps for the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import is_copy, reads_of, start_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Universe
+
+
+class HiddenCapture(Rule):
+    """The mode of capture is set by the speculative stage that runs; a plain step asks for none."""
+
+    kind = "hidden_capture"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Who sets the mode, at start and for each stage, and who keeps hidden states by it."""
+        fields = universe.fields("hidden_capture")
+        outputs = universe.fields("hidden_capture", "outputs")
+        writes = [a for a in universe.written(fields) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
+        at_start = [a for a in start_writes(universe, fields) if a not in writes]
+        spec_start = [a for a in at_start if a.regime == "spec" or universe.fn(a).side != OUTSIDE]
+        reads = step_reads(universe, fields, (SCHEDULER, TARGET, WORKER))
+        modes = [
+            m for name, found in universe.mentions.items() for m in found
+            if m.owner in universe.vocabulary.spec.hidden_enums and universe.fn(m).side in (SCHEDULER, TARGET)
+        ]
+        if not writes or not reads:
+            return
+        reason = "the mode of a plain step is none: then there are no hidden states to keep the draft current with"
+        yield Finding(
+            kind=self.kind,
+            title="The stage of speculation chooses which hidden states the target keeps",
+            producers=sites([a for a in writes if not is_copy(a)], writes_of, 5) + sites(spec_start, writes_of, 3),
+            consumers=sites(reads, reads_of, 4) + sites(modes, "decides by the mode", 3)
+            + sites(step_reads(universe, outputs - {"return_hidden_states"}, (TARGET,)), reads_of, 1),
+            binding_time="per stage",
+            why=(
+                "Prefill and verify ask for all hidden states, drafting for the last. A plain step asks for none, and leaves "
+                "nothing to extend the draft with. Auxiliary layers are chosen on the model when it is loaded and stay on."
+            ),
+            refactor="Ask for the last (or all) hidden states in an off step that keeps the draft warm, for none only if it does not.",
+            verdicts={d: (SOFT, reason) for d in "ABC"},
+            formula="hidden states: (tokens, hidden size), three times as wide with auxiliary layers",
+            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            weight=4,
+        )
+        aux = [a for a in at_start if a.regime == "spec"]
+        if aux:
+            yield Finding(
+                kind=self.kind,
+                title="Auxiliary layers are captured from the moment the target is loaded",
+                producers=sites(aux, writes_of, 4),
+                consumers=sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
+                binding_time="process start",
+                why="The layers whose outputs are kept are an attribute of the model; off steps compute and concatenate them too.",
+                refactor="None needed; the cost stays.",
+                verdicts={d: (NONE, "the capture stays on and does no harm") for d in "ABC"},
+                condition="EAGLE-3 with auxiliary hidden states",
+                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in aux}),
+            )

@@ -1,0 +1,226 @@
+"""KV-slot allocation: who reserves the slots that a step writes, and how many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
+from sgltrace.coupling.query import (
+    call_line,
+    callers,
+    mentions_width,
+    paths_of,
+    plain_writes,
+    reads_of,
+    step_reads,
+    targets,
+    writes_of,
+)
+from sgltrace.coupling.regime import PLAIN, SPEC
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import Access
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+
+
+def allocating(universe: Universe) -> dict[str, int]:
+    """The functions that reserve KV slots, with the distance to the allocator: 0 calls it, 1 calls one that does."""
+    names = universe.vocabulary.names
+    owners, methods = names("kv_alloc", "allocators"), names("kv_alloc", "allocate")
+    found: dict[str, int] = {}
+    for method in sorted(methods):
+        for call in universe.calls.get(method, ()):
+            if call.owner in owners:
+                found[call.function] = 0
+    level = sorted(found)
+    for distance in (1, 2):
+        level = sorted({c for f in level for c in universe.callers.get(f, ()) if c not in found})
+        found.update(dict.fromkeys(level, distance))
+    return found
+
+
+class KvAlloc(Rule):
+    """Slots for a step's KV are reserved in one place without speculation and in another, for more tokens, with it."""
+
+    kind = "kv_alloc"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The block that only a plain server runs; then speculation's own allocations, before and in the worker."""
+        yield from self.skipped(universe)
+        distance = allocating(universe)
+        yield from self.before_the_worker(universe, distance)
+        yield from self.in_the_worker(universe, distance)
+
+    def skipped(self, universe: Universe) -> Iterator[Finding]:
+        inputs = universe.fields("kv_alloc", "inputs")
+        by_function: dict[str, list[Access]] = defaultdict(list)
+        for access in plain_writes(universe, inputs):
+            if universe.fn(access).per_step:
+                by_function[access.function].append(access)
+        slots = universe.fields("kv_alloc", "slots")
+        for function, found in sorted(by_function.items()):
+            fields = {a.field for a in found}
+            if len(fields) < 2 or not fields & slots:
+                continue
+            fn = universe.fns[function]
+            facts = universe.facts[function]
+            plain = [a for a in facts.accesses if a.write and a.regime == PLAIN]
+            guards = [b for b in facts.branches if b.line in {a.via for a in plain}]
+            consumers = sites(plain, writes_of, 6)
+            for call in facts.calls:
+                if call.regime == PLAIN:
+                    for callee in targets(universe, call):
+                        if callee.side == SCHEDULER and universe.calls and _allocates(universe, callee):
+                            consumers.append(of(callee, "reserves the plain step's slots", 5))
+            consumers += sites(step_reads(universe, slots, ("target", "scheduler")), reads_of, 1)
+            reason = f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
+            yield Finding(
+                kind=self.kind,
+                title=f"{fn.name} leaves before it prepares a plain step in any speculative process",
+                producers=sites(guards, "decides by the process's algorithm", 6),
+                consumers=consumers,
+                binding_time="per step",
+                why=(
+                    f"What a plain forward pass reads ({', '.join(sorted({a.field for a in plain}))}) has no other writer "
+                    "before the worker. An off step reaches the forward pass with what the last step left, or with None "
+                    "after a filter or merge, and without a KV slot for its token."
+                ),
+                refactor="Let the condition ask the batch instead of the process, or repeat this block in the worker's off step.",
+                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify writes them itself")},
+                formula="plain: one slot for each request; speculative: not set here",
+                fields=[f"{a.owner}.{a.field}" for a in plain],
+                weight=9,
+            )
+
+    def before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
+        """Slots that the scheduler reserves for speculation before it hands the batch over."""
+        found = [
+            universe.fns[f]
+            for f in sorted(distance)
+            if f in universe.fns and universe.fns[f].side == WORKER and _called_by_scheduler(universe, universe.fns[f])
+        ]
+        if not found:
+            return
+        lengths = universe.fields("kv_bookkeeping", "lengths")
+        producers: list[Site] = []
+        consumers: list[Site] = []
+        for fn in found:
+            facts = universe.facts[fn.id]
+            producers += [of(fn, "reserves slots for speculation", 6)]
+            producers += sites([a for a in facts.accesses if a.write and a.field in lengths], writes_of, 6)
+            consumers += sites([a for a in facts.accesses if not a.write and a.field in lengths], reads_of, 5)
+            for caller in callers(universe, fn):
+                if caller.side == SCHEDULER:
+                    producers.append(of(caller, "has the draft state reserve them", 6, call_line(universe, caller, fn)))
+            producers += _widths_behind(universe, fn)
+        table = universe.fields("kv_alloc", "table")
+        slots = universe.fields("kv_alloc", "slots")
+        consumers += sites([a for a in step_reads(universe, table, (WORKER,))], reads_of, 3)
+        consumers += sites([a for a in universe.written(slots) if universe.fn(a).side == WORKER], writes_of, 3)
+        consumers += [
+            of(universe.fns[f], "reserves a plain step's slots over what is already reserved", 4)
+            for f in sorted(distance)
+            if f in universe.fns and universe.fns[f].side == SCHEDULER and distance[f] <= 1
+        ]
+        consumers = [c for c in consumers if universe.fns[c.function] not in found or c.weight >= 5]
+        reason = "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
+        shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
+        yield Finding(
+            kind=self.kind,
+            title="Decode slots are reserved ahead, for a draft's width, through the draft state",
+            producers=producers,
+            consumers=consumers,
+            binding_time="per step (schedule time)",
+            why=(
+                "The scheduler reserves a speculative step's slots on the draft state and writes them into the "
+                "request-to-token table before the worker runs. Without a draft state on the batch there is nothing to "
+                "call; with a plain allocation beside it the same table entries get second owners."
+            ),
+            refactor=(
+                "Move the allocation off the draft state; let an off step take its slot from the request-to-token table, "
+                "clamp the amount at zero and size it by the widest step."
+            ),
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (HARD, shrink)},
+            formula=_formula(universe, found),
+            fields=["Req.kv_allocated_len", "ReqToTokenPool.req_to_token"],
+            only=paths_of(universe, [fn.id for fn in found]),
+            weight=8,
+        )
+
+    def in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
+        """Slots that the worker reserves while it drafts and verifies, and gives back after."""
+        found = [
+            universe.fns[f]
+            for f in sorted(distance)
+            if f in universe.fns and universe.fns[f].side == WORKER and not _called_by_scheduler(universe, universe.fns[f])
+        ]
+        slots = universe.fields("kv_alloc", "slots")
+        users = [f for f in found if any(a.field in slots for a in universe.facts[f.id].accesses)]
+        if not users:
+            return
+        names = universe.vocabulary.names
+        producers = [
+            item
+            for fn in users
+            for item in sites([a for a in universe.facts[fn.id].accesses if a.write and a.field in slots], writes_of, 5)
+        ]
+        producers += [of(fn, "reserves slots for a draft's width", 5) for fn in users]
+        consumers = sites(step_reads(universe, slots, (WORKER,)), reads_of, 4)
+        for method in sorted(names("kv_alloc", "release")):
+            for call in universe.calls.get(method, ()):
+                if call.owner in names("kv_alloc", "allocators") and universe.fn(call).side == WORKER:
+                    consumers.append(site(call, "gives back the slots of rejected tokens", 5))
+        reason = "the slot of the off step's token is reserved only inside draft and verify, for their widths"
+        yield Finding(
+            kind=self.kind,
+            title="The worker reserves and frees the step's slots itself",
+            producers=producers,
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "Draft slots are reserved and restored, verify slots reserved for every draft token and freed for the "
+                "rejected ones, all inside the worker. A plain step that skips both has no slot for its token."
+            ),
+            refactor="Reserve one slot for each request in the off step, and write it into the request-to-token table.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify reserves and frees by its own width")},
+            formula="draft: bs * topk * num_steps, restored; verify: bs * num_draft_tokens, rejected ones freed",
+            fields=["ScheduleBatch.out_cache_loc"],
+            only=("v1", "v2"),
+            weight=6,
+        )
+
+
+def _allocates(universe: Universe, fn: Fn) -> bool:
+    return fn.id in allocating(universe)
+
+
+def _called_by_scheduler(universe: Universe, fn: Fn) -> bool:
+    return any(c in universe.fns and universe.fns[c].side == SCHEDULER for c in universe.callers.get(fn.id, ()))
+
+
+def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:
+    """The functions that an allocation asks how many tokens a step takes."""
+    out = []
+    for callee in sorted(universe.callees.get(fn.id, ())):
+        facts = universe.facts.get(callee)
+        if facts is None or callee not in universe.fns:
+            continue
+        for line, value, _ in facts.returns:
+            if mentions_width(universe, value, facts.local):
+                out.append(Site(callee, line, "says how many tokens a step takes", 5))
+    return out
+
+
+def _formula(universe: Universe, found: list[Fn]) -> str:
+    from sgltrace.coupling.query import show
+
+    lengths = universe.fields("kv_bookkeeping", "lengths")
+    for fn in found:
+        for name, value in sorted(universe.facts[fn.id].local.items()):
+            text = show(value)
+            if sum(field in text for field in lengths) >= 2:
+                return f"{name} = {text}"
+    return ""
+
+
+__all__ = ["SPEC", "KvAlloc", "allocating"]

@@ -1,0 +1,103 @@
+"""KV bookkeeping: how far a request's KV is committed and allocated, and what is evicted by the count of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import decides, plain_writes, reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+
+
+class KvBookkeeping(Rule):
+    """The lengths that say which KV is valid are advanced in one place with speculation, in another without."""
+
+    kind = "kv_bookkeeping"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The lengths, what a release checks of them, and the counter that evicts."""
+        yield from self.lengths(universe)
+        yield from self.release(universe)
+        yield from self.eviction(universe)
+
+    def lengths(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("kv_bookkeeping", "lengths")
+        spec, plain = spec_writes(universe, names), plain_writes(universe, names)
+        if not spec or not plain:
+            return
+        reads = step_reads(universe, names, (SCHEDULER, WORKER))
+        consumers = sites(reads, reads_of, 3) + sites(plain, writes_of, 5)
+        reason = "without speculation's writer a request's committed length stays behind the token that was made"
+        yield Finding(
+            kind=self.kind,
+            title="Committed and allocated KV lengths are advanced by speculation's own code",
+            producers=sites(spec, writes_of, 6),
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                f"{', '.join(sorted({a.field for a in spec}))} advance by the accepted tokens where speculation resolves "
+                "them, and by one past the process-wide condition that a speculative server never meets. An off step that "
+                "takes neither way leaves lengths that the prefix cache, the next allocation and the release read."
+            ),
+            refactor="Advance both lengths by one in the off step, in the place that owns them on this path.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "one accepted token advances them by one")},
+            formula="speculative: committed += accepted; plain: committed += 1, allocated += 1",
+            fields=[f"Req.{a.field}" for a in spec],
+            weight=6,
+        )
+
+    def release(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("kv_bookkeeping", "lengths")
+        for refusal in universe.refusals:
+            fn = universe.fn(refusal)
+            if refusal.regime != "plain" or fn.side == WORKER or not fn.per_step:
+                continue
+            facts = universe.facts[fn.id]
+            touched = [a for a in facts.accesses if a.field in names]
+            if not touched:
+                continue
+            lines = [b.line for b in facts.branches]
+            producers = decides(universe, fn.id, lines) + sites(
+                [m for m in facts.mentions if universe.vocabulary.spec.is_config(m.name)], "reads the process's algorithm", 6
+            )
+            consumers = sites(touched, reads_of, 5) + sites([refusal], "checks it where there is no algorithm", 6)
+            yield Finding(
+                kind=self.kind,
+                title=f"{fn.name} checks KV lengths only where the process has no algorithm",
+                producers=producers,
+                consumers=consumers,
+                binding_time="request lifetime",
+                why=(
+                    "The check is off as long as the process has an algorithm, and what was reserved beyond the committed "
+                    "length is freed either way. It would fire only if a toggle cleared the process's algorithm."
+                ),
+                refactor="Keep the process's algorithm; use a flag of its own for the toggle.",
+                verdicts={d: (NONE, "the tolerance for reserved KV stays on") for d in "ABC"},
+                fields=[f"Req.{a.field}" for a in touched],
+            )
+
+    def eviction(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("kv_bookkeeping", "eviction")
+        spec, plain = spec_writes(universe, names), plain_writes(universe, names)
+        if not spec:
+            return
+        reads = step_reads(universe, names, (SCHEDULER, WORKER))
+        consumers = sites(reads, reads_of, 4) + sites(plain, writes_of, 3)
+        reason = "steps that do not count are not evicted in time: sliding-window slots are freed later"
+        yield Finding(
+            kind=self.kind,
+            title="The step counter that evicts sliding-window KV is advanced by speculation's own code",
+            producers=sites(spec, writes_of, 6),
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                f"{', '.join(sorted({a.field for a in spec}))} is counted inside speculation's preparation of a step, and in "
+                "the plain one that a speculative server skips. An off step that runs neither does not evict."
+            ),
+            refactor="Count the step and evict in the off step too.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the preparation still runs")},
+            condition="sliding-window models",
+            fields=[f"Req.{a.field}" for a in spec],
+            weight=2,
+        )

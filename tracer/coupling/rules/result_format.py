@@ -1,0 +1,277 @@
+"""Result format: what a worker returns, and who does what with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
+from sgltrace.coupling.query import (
+    held_by,
+    is_copy,
+    is_reset,
+    mentions_width,
+    paths_of,
+    reads_of,
+    show,
+    spec_writes,
+    step_reads,
+    writes_of,
+)
+from sgltrace.coupling.regime import last_name
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import Access
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.index import syntax as s
+
+
+class ResultFormat(Rule):
+    """The scheduler reads fields, strides and counts of a result that only a speculative worker gives it."""
+
+    kind = "result_format"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The relayed draft state, the stride, the counts, and who appends tokens."""
+        yield from self.relayed(universe)
+        yield from self.strided(universe)
+        yield from self.counts(universe)
+        yield from self.owner(universe)
+
+    def relayed(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("result", "relay")
+        writes = [a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)]
+        reads = [
+            a for a in held_by(universe, universe.read(names), ("result",), unknown=False)
+            if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
+        ]
+        if not writes or not any(universe.fn(a).side == SCHEDULER for a in reads):
+            return
+        infos = universe.vocabulary.spec.info_fields
+        idle = [b for b in universe.branches if universe.fn(b).side == WORKER and set(b.reading.atoms) & infos]
+        reason = "a plain result has no draft state: it is dereferenced without a question"
+        yield Finding(
+            kind=self.kind,
+            title="The scheduler installs the draft state that the result must carry",
+            producers=sites(writes, writes_of, 6),
+            consumers=sites(reads, reads_of, 5)
+            + sites([a for a in universe.written(infos) if a.regime == "spec" and universe.fn(a).side == SCHEDULER], writes_of, 4)
+            + [site(b, "takes a batch without draft state for an idle one", 3) for b in idle],
+            binding_time="per step",
+            why=(
+                "After each launch the scheduler puts the result's draft state and its new lengths on the batch. The target "
+                "worker's own result has none; and a batch without draft state is taken for an idle one by the worker."
+            ),
+            refactor="Build a full draft state in the bypass: next token, new lengths, event, and the draft's rows.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify builds it")},
+            fields=sorted({f"GenerationBatchResult.{a.field}" for a in (*writes, *reads)}),
+            only=_relaying_paths(universe, reads),
+            weight=8,
+        )
+
+    def strided(self, universe: Universe) -> Iterator[Finding]:
+        """``ids[i * stride : ...]`` in the scheduler, with the stride from another object than the one indexed."""
+        tokens = universe.fields("result", "tokens")
+        for stride in sorted(universe.strides, key=lambda x: (x.function, x.line)):
+            fn = universe.fn(stride)
+            if fn.side not in (SCHEDULER, WORKER) or not fn.per_step or universe.role(fn.cls) in ("spec_worker", "draft_worker"):
+                continue
+            local = universe.facts[fn.id].local
+            if not _comes_from(stride.base, tokens, local) or not mentions_width(universe, stride.stride, local):
+                continue
+            source = local.get(stride.stride.id, stride.stride) if isinstance(stride.stride, s.Name) else stride.stride
+            carried = _on_result(universe, source, local)
+            writes = [
+                a for a in held_by(universe, universe.written(tokens), ("result",), unknown=False)
+                if universe.fn(a).side == WORKER and not is_reset(a)
+            ]
+            wide = [
+                a for a in universe.written(tokens | {"accept_lens"}) if universe.fn(a).side == WORKER and not is_reset(a)
+            ]
+            shapes = _wide_values(universe, fn.id)
+            late = "is read from the worker when the result is processed" if not carried else "is carried by the result"
+            reason = (
+                "a result of one token for each request is cut at the wrong places"
+                if not carried
+                else "a result must say its own stride: one of (bs,) with the draft's stride is cut at the wrong places"
+            )
+            verdicts = {
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (HARD, "the result in flight has another width than the worker has by then")
+                if not carried
+                else (NONE, "the result in flight carries its own stride"),
+            }
+            yield Finding(
+                kind=self.kind,
+                title=f"The token stride {late}",
+                producers=sites(writes, writes_of, 6) + sites(wide, writes_of, 3) + shapes,
+                consumers=[
+                    Site(fn.id, stride.line, f"cuts tokens at multiples of {show(source)}", 8),
+                    *sites([a for a in universe.facts[fn.id].accesses if not a.write and a.field in tokens], reads_of, 4),
+                    *_line_of_stride(universe, fn.id, source),
+                ],
+                binding_time="per step, consumed one step later",
+                why=(
+                    f"{fn.name} cuts the flat tokens of request i at i * {show(source)}. A worker that returns (bs,) tokens, or "
+                    "changes its width while a result is in flight, has them cut wrongly."
+                ),
+                refactor=(
+                    "Carry the stride on the result, or pad the off step's tokens to bs * num_draft_tokens."
+                    if not carried
+                    else "Set the result's own stride to 1 in the off step, or pad its tokens."
+                ),
+                verdicts=verdicts,
+                formula="tokens of request i: next_token_ids[i * stride : i * stride + accept_lens[i]]",
+                fields=["GenerationBatchResult.next_token_ids"],
+                only=paths_of(universe, [fn.id]),
+                weight=8,
+            )
+            return
+
+    def counts(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("result", "counts")
+        writes = [a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)]
+        reads = [
+            a for a in held_by(universe, universe.read(names), ("result",), unknown=False)
+            if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
+        ]
+        if not writes or not reads:
+            return
+        reason = "the scheduler reads accept counts that a plain result leaves unset"
+        yield Finding(
+            kind=self.kind,
+            title="Accept counts of the result drive what the scheduler does with it",
+            producers=sites(writes, writes_of, 5),
+            consumers=sites(reads, reads_of, 5),
+            binding_time="per step, consumed one step later",
+            why=(
+                f"{', '.join(sorted({a.field for a in writes}))} are set by speculation and read where results are processed: to cut "
+                "tokens, to advance KV lengths, to count. A plain result leaves them at their defaults."
+            ),
+            refactor="Return counts of one accepted token (the bonus) for each request.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify sets them")},
+            formula="accept_lens: (bs,), at least 1, the bonus token counted",
+            fields=sorted({f"GenerationBatchResult.{a.field}" for a in writes}),
+            weight=6,
+        )
+
+    def owner(self, universe: Universe) -> Iterator[Finding]:
+        """A field of the request that the worker writes, and the scheduler only without speculation."""
+        names = universe.fields("result", "output")
+        worker = [
+            a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
+            if universe.fn(a).side == WORKER and universe.fn(a).per_step and not _resolves(universe, a)
+        ]
+        scheduler = [
+            a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
+            if universe.fn(a).side == SCHEDULER and universe.fn(a).per_step and a.regime is not None
+        ]
+        if not worker or not scheduler:
+            return
+        producers = sites(worker, "appends the tokens itself", 6)
+        request = universe.vocabulary.roles.get("request", frozenset())
+        for function in sorted({a.function for a in worker}):
+            facts = universe.facts[function]
+            producers += [
+                site(a, writes_of(a), 4) for a in facts.accesses if a.write and a.cls in request
+            ]
+            producers += [
+                site(c, f"calls {c.name} of the request", 4)
+                for c in facts.calls
+                if universe.role(universe.call_classes.get(id(c.node))) == "request"
+            ]
+        results = [
+            a for a in universe.written(universe.fields("result", "tokens"))
+            if a.cls in universe.vocabulary.roles.get("result", frozenset()) and universe.fn(a).side == WORKER
+        ]
+        on_paths = paths_of(universe, [a.function for a in worker])
+        producers += sites([a for a in results if universe.paths_of(a.function) & set(on_paths)], writes_of, 3)
+        consumers = sites(scheduler, "appends only in another regime", 6)
+        for function in sorted({a.function for a in scheduler}):
+            facts = universe.facts[function]
+            consumers += [site(b, f"decides by {show(b.test)}", 4) for b in facts.branches]
+        reason = "no branch of the scheduler appends a plain result's token on this path: it is lost, and nothing finishes"
+        yield Finding(
+            kind=self.kind,
+            title="The worker appends tokens and finishes requests itself",
+            producers=producers,
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "Verify appends accepted tokens to the requests, checks whether they have finished, moves the grammar and the KV "
+                "lengths; the scheduler's own branches for this ask for no algorithm, or for the other path. A plain result is "
+                "neither appended nor checked."
+            ),
+            refactor="Do the same in the off step's worker code, or let the scheduler's branches ask the batch.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify does it")},
+            formula="result tokens: all accepted ones, sum(accepted + 1), without a stride",
+            fields=sorted({f"Req.{a.field}" for a in worker}),
+            only=on_paths,
+            weight=9,
+        )
+
+
+def _relaying_paths(universe: Universe, reads: list[Access]) -> tuple[str, ...]:
+    """The paths on which the scheduler reads the relayed state."""
+    found: set[str] = set()
+    for access in reads:
+        if universe.fn(access).side == SCHEDULER:
+            paths = universe.paths_of(access.function)
+            found |= paths & {access.path} if access.path else paths
+    return tuple(sorted(found))
+
+
+def _resolves(universe: Universe, access: Access) -> bool:
+    return universe.role(universe.fn(access).cls) == "scheduler" or _in_scheduler_class(universe, access)
+
+
+def _in_scheduler_class(universe: Universe, access: Access) -> bool:
+    cls = universe.fn(access).cls
+    return any(cls in universe.bases.get(c, ()) for c in universe.vocabulary.names("worker_dispatch", "schedulers"))
+
+
+def _comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], depth: int = 0) -> bool:
+    for part in s.descend(node):
+        if isinstance(part, s.Attr) and part.attr in names:
+            return True
+        if isinstance(part, s.Name) and part.id in local and depth < 3 and _comes_from(local[part.id], names, local, depth + 1):
+            return True
+    return False
+
+
+def _on_result(universe: Universe, node: s.Expr, local: dict[str, s.Expr]) -> bool:
+    """Whether a stride is an attribute of the result itself."""
+    counts = universe.fields("result", "counts")
+    for part in s.descend(node):
+        if isinstance(part, s.Attr) and part.attr in counts:
+            owner = last_name(part.value)
+            workers = universe.vocabulary.names("worker_dispatch", "workers")
+            if owner not in workers:
+                return True
+        if isinstance(part, s.Call):
+            for fn in universe.fns.values():
+                if fn.name == last_name(part.func) and fn.id in universe.facts:
+                    reads = universe.facts[fn.id].accesses
+                    if any(a.field in counts and universe.role(a.cls) == "result" for a in reads):
+                        return True
+    return False
+
+
+def _wide_values(universe: Universe, function: str) -> list[Site]:
+    """Worker functions that make the flat tokens: they fill a tensor of the logits' rows."""
+    out = []
+    for fn in universe.of_class("verify_inputs"):
+        facts = universe.facts.get(fn.id)
+        if facts is None or fn.side != WORKER or not fn.per_step:
+            continue
+        for line, value, _ in facts.returns:
+            if isinstance(value, s.Seq) and len(value.items) >= 3:
+                out.append(Site(fn.id, line, "returns the flat tokens with their accept lengths", 5))
+    return out
+
+
+def _line_of_stride(universe: Universe, function: str, source: s.Expr) -> list[Site]:
+    line = getattr(source, "line", 0)
+    return [Site(function, line, f"takes {show(source)} as the stride", 7)] if line else []
+
+
+__all__ = ["ResultFormat", "of"]

@@ -1,0 +1,95 @@
+"""Sampling and penalties: who feeds the penalties, and how sampling parameters are laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
+from sgltrace.coupling.query import call_line, callers, paths_of, reads_of, step_reads, targets
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import Call
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+
+
+class Sampling(Rule):
+    """Penalties are fed in one place with speculation and in another without; parameters are spread over draft tokens."""
+
+    kind = "sampling"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The penalties, then verify's own sampling."""
+        yield from self.penalties(universe)
+        yield from self.own_sampling(universe)
+
+    def penalties(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("sampling", "penalties")
+        fed: list[Call] = []
+        for calls in list(universe.calls.values()):
+            fed += [
+                c for c in calls
+                if c.owner in names and c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
+                and _takes_tokens(universe, c)
+            ]
+        spec = [c for c in fed if universe.fn(c).side == WORKER or c.regime == "spec"]
+        plain = [c for c in fed if c.regime == "plain"]
+        if not plain:
+            return
+        inner = {callee.id: callee for c in fed for callee in targets(universe, c)}
+        consumers = [of(fn, "adds the tokens to the penalties", 6) for fn in inner.values()]
+        reads = step_reads(universe, names, (SCHEDULER, TARGET))
+        classes = {fn.id for fn in universe.of_class("sampling")}
+        consumers += sites([a for a in reads if a.function in classes], reads_of, 5) + sites(reads, reads_of, 1)
+        reason = "tokens of on steps are fed differently, or not at all: off steps apply incomplete penalties"
+        yield Finding(
+            kind=self.kind,
+            title="Penalties are fed by each regime on its own",
+            producers=[site(c, "feeds tokens to the penalties", 6) for c in (*spec, *plain)],
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "A plain step feeds the last token of each request; "
+                + ("speculation feeds the last verified token, not all accepted ones" if spec else "speculation feeds none")
+                + ". Off steps then apply penalties that miss tokens, or count one twice where both places run."
+            ),
+            refactor="Feed every accepted token from one place, for both kinds of step.",
+            verdicts={d: (SOFT, reason) for d in "ABC"},
+            formula="plain: one token a step; speculative: at most one of the accepted ones",
+            condition="penalties in use",
+            fields=["SamplingBatchInfo.penalizer_orchestrator"],
+            weight=3,
+        )
+
+    def own_sampling(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("sampling", "parameters")
+        spec = [a for a in step_reads(universe, names, (WORKER,))]
+        plain = step_reads(universe, names, (TARGET, SCHEDULER))
+        if not spec or not plain:
+            return
+        reason = "an off step samples by the plain sampler: features that verify lacks, or has relaxed, change between steps"
+        yield Finding(
+            kind=self.kind,
+            title="Verify samples on its own, with parameters spread over the draft tokens",
+            producers=sites(spec, reads_of, 4),
+            consumers=sites(plain, reads_of, 2),
+            binding_time="per step",
+            why=(
+                "Verify repeats temperatures, top-k and top-p for every draft token and samples by rejection; the plain sampler "
+                "knows more (min-p, seeds, custom processors). Requests see one or the other from step to step."
+            ),
+            refactor="Let the off step use the plain sampler, and document which features differ.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify samples as before")},
+            condition="sampling other than greedy",
+            only=paths_of(universe, [a.function for a in spec]),
+            weight=2,
+        )
+
+
+def _takes_tokens(universe: Universe, call: Call) -> bool:
+    """Whether a method of the penalties adds to them: its class's method takes one argument and is called for its effect."""
+    found = targets(universe, call)
+    return any(len(fn.params) == 2 and not universe.facts[fn.id].returns for fn in found if fn.id in universe.facts) and not (
+        call.node.args and call.name.startswith("filter")
+    )
+
+
+__all__ = ["Sampling", "call_line", "callers"]

@@ -1,0 +1,83 @@
+"""Sequence-length meaning: whether a length counts the token that is fed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
+
+_MOVED = ("augment", "in-place")
+
+
+class SeqLens(Rule):
+    """A plain step advances the lengths before its forward pass, speculation after: the same field, two meanings."""
+
+    kind = "seq_lens_semantics"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The length itself, and the copies of it that only one regime keeps up."""
+        fields = universe.fields("seq_lens")
+        plain = held_by(universe, plain_writes(universe, fields), BATCHES)
+        spec = [a for a in held_by(universe, spec_writes(universe, fields), BATCHES) if not is_copy(a)]
+        relay = universe.fields("result", "relay")
+        spec += [a for a in spec_writes(universe, relay) if a.field != "next_draft_input" and not is_copy(a)]
+        advanced = [a for a in plain if universe.fn(a).per_step]
+        if advanced and spec:
+            consumers = self.readers(universe, fields)
+            yield self.meaning(advanced, spec, sites(consumers, reads_of, 3) + sites(advanced, writes_of, 2))
+        mirrors = universe.fields("seq_lens", "mirrors")
+        kept = held_by(universe, plain_writes(universe, mirrors), BATCHES)
+        synced = [a for a in held_by(universe, spec_writes(universe, mirrors), BATCHES) if not is_copy(a)]
+        if kept and synced:
+            yield self.copies(universe, kept, synced, mirrors)
+
+    @staticmethod
+    def readers(universe: Universe, fields: frozenset[str]) -> list:
+        """What a plain forward pass makes of the lengths: positions, attention metadata, the slots it writes."""
+        reads = step_reads(universe, fields, (TARGET, SCHEDULER))
+        attention = {fn.id for fn in universe.of_class("attention")}
+        return [a for a in reads if a.function in attention or universe.fn(a).side == TARGET or a.regime == "plain"] + [
+            a for a in reads if universe.fn(a).side == SCHEDULER and universe.role(a.cls) == "scheduler_batch"
+        ]
+
+    def meaning(self, plain: list, spec: list, consumers: list) -> Finding:
+        reason = "the length that reaches the target does not count the token that is fed in: positions and KV are off by one"
+        return Finding(
+            kind=self.kind,
+            title="seq_lens leaves out the pending token under speculation",
+            producers=sites(spec, writes_of, 6) + sites(plain, writes_of, 6),
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "Without speculation the lengths are advanced while the step is prepared, so that the forward pass sees the "
+                "new token counted; with it they are advanced after verify, and the pending token is not counted. A plain "
+                "forward on speculation's lengths computes positions one too low and leaves the current token out of the "
+                "attention window."
+            ),
+            refactor="Feed the off step a copy of the lengths plus one, positions of the old lengths, and return old + 1.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify counts its own tokens")},
+            formula="speculative: seq_lens = committed n; plain forward: seq_lens = n + 1, position = seq_lens - 1",
+            fields=[f"{a.cls or a.owner}.{a.field}" for a in (*plain, *spec)],
+            weight=9,
+        )
+
+    def copies(self, universe: Universe, kept: list, synced: list, mirrors: frozenset[str]) -> Finding:
+        reason = "the host copies follow speculation's writers; an off step must bring them up itself"
+        return Finding(
+            kind=self.kind,
+            title="Host copies and sums of the lengths are kept up by each regime on its own",
+            producers=sites(synced, writes_of, 5) + sites(kept, writes_of, 4),
+            consumers=sites(step_reads(universe, mirrors), reads_of, 2),
+            binding_time="per step",
+            why=(
+                f"{', '.join(sorted(mirrors))} are advanced with the lengths in a plain step; with speculation the worker or "
+                "the draft state writes them at other moments, and those that only the plain step writes go stale."
+            ),
+            refactor="Update every copy where the off step advances the lengths.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the speculative writers still run")},
+            fields=sorted({f"ScheduleBatch.{a.field}" for a in (*kept, *synced)}),
+            weight=3,
+        )

@@ -1,0 +1,103 @@
+"""Stream order: events and streams that keep what one step writes from what the next reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import paths_of, reads_of, spec_writes, start_writes, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+
+
+class StreamOrder(Rule):
+    """An event that speculation records and the scheduler waits for, or a stream that only speculation plans on."""
+
+    kind = "stream_order"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Events first, then streams."""
+        events = universe.fields("stream_order", "events")
+        for name in sorted(events):
+            writes = [a for a in spec_writes(universe, {name})]
+            reads = [a for a in step_reads(universe, {name}) if universe.fn(a).side in (SCHEDULER, WORKER)]
+            waited = [a for a in reads if a.how in ("call", "test", "read")]
+            if not writes or not waited:
+                continue
+            reason = "nobody records it in an off step: the wait is skipped, and lengths are read before they are written"
+            yield Finding(
+                kind=self.kind,
+                title=f"The scheduler waits for {name}, which speculation records",
+                producers=sites(writes, writes_of, 6),
+                consumers=sites(waited, reads_of, 5),
+                binding_time="per step",
+                why=(
+                    "The next batch is prepared while the last is still running. What keeps it from reading lengths too early "
+                    f"is {name}, recorded by the worker after verify. Where it is not set the wait is passed over without a word."
+                ),
+                refactor="Record an event on the forward stream after the off step's lengths are queued, and hand it on.",
+                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify records it")},
+                fields=[f"EagleDraftInput.{name}"],
+                only=paths_of(universe, [a.function for a in writes]),
+                weight=7,
+            )
+        yield from self.planning(universe)
+        yield from self.overlap(universe)
+
+    def planning(self, universe: Universe) -> Iterator[Finding]:
+        streams = universe.fields("stream_order", "streams")
+        writes = [a for a in start_writes(universe, streams) if _speculative_owner(universe, a.function)]
+        reads = step_reads(universe, streams, (WORKER,))
+        if not writes or not reads:
+            return
+        reason = "an off step that runs beside it must wait for the planning stream, or plan on it as well"
+        yield Finding(
+            kind=self.kind,
+            title="Verify and the draft's extend are planned on a stream of their own",
+            producers=sites(writes, writes_of, 4),
+            consumers=sites(reads, reads_of, 4),
+            binding_time="process start",
+            why=(
+                "Attention metadata of verify and of the draft's extend is prepared on a planning stream, and buffers that "
+                "depend on the draft are filled again after it. A plain step prepares its own on the forward stream."
+            ),
+            refactor="Prepare the off step on the forward stream, after a wait for the planning stream.",
+            verdicts={"A": (NONE, "the plain step plans for itself"), "B": (SOFT, reason), "C": (SOFT, reason)},
+            condition="overlap plan stream enabled",
+            only=paths_of(universe, [a.function for a in reads]),
+            weight=2,
+        )
+
+    def overlap(self, universe: Universe) -> Iterator[Finding]:
+        """Tensors that live on two streams: recorded on one, replaced on the other."""
+        recorded = [
+            c for c in universe.calls.get("record_stream", ()) if universe.fn(c).side in (SCHEDULER, WORKER)
+        ]
+        replaced = [
+            a for a in universe.written(universe.fields("seq_lens") | universe.vocabulary.spec.info_fields)
+            if universe.fn(a).side == SCHEDULER and a.regime == "spec" and universe.fn(a).per_step
+        ]
+        if not recorded or not replaced:
+            return
+        reason = "an in-place change of what two streams share is seen by the step in flight"
+        yield Finding(
+            kind=self.kind,
+            title="Lengths and draft state are replaced while the step that reads them is in flight",
+            producers=sites(replaced, writes_of, 5),
+            consumers=sites(recorded, "keeps the tensor alive for the forward stream", 5),
+            binding_time="per step",
+            why=(
+                "After launch the scheduler puts the step's future lengths and draft state on the batch, while the worker still "
+                "reads the old ones on the forward stream. Each shared tensor must be recorded there, and none changed in place."
+            ),
+            refactor="Make new tensors in the off step, and record the shared ones on the forward stream.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "the speculative step already does")},
+            fields=sorted({f"ScheduleBatch.{a.field}" for a in replaced}),
+            only=("v2",),
+            weight=3,
+        )
+
+
+def _speculative_owner(universe: Universe, function: str) -> bool:
+    role = universe.role(universe.fns[function].cls)
+    return role in ("spec_worker", "draft_worker")

@@ -1,0 +1,282 @@
+"""All functions of a source tree as the rules see them, with what was found in each, looked up by field and by name."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sgltrace.coupling.regime import BATCH, NOTHING, PROCESS, Predicates, derived_predicate, enum_predicates, last_name
+from sgltrace.coupling.scan import Access, Branch, Call, Facts, Mention, Refusal, Scanner, Stride
+from sgltrace.coupling.vocabulary import Vocabulary
+from sgltrace.index import syntax as s
+
+WORKER = "worker"
+"""Runs only because a speculative worker runs: drafting, verifying, extending the draft."""
+SCHEDULER = "scheduler"
+"""Runs in the scheduler's loop, with speculation or without."""
+TARGET = "target"
+"""Runs in a forward pass of the target model, with speculation or without."""
+OUTSIDE = "outside"
+"""Runs in none of them: starting, another process, a tool."""
+
+
+@dataclass(slots=True, eq=False)
+class Fn:
+    """One function of the tree."""
+
+    id: str
+    name: str
+    cls: str | None
+    """The name of the class it is a method of."""
+    module: str
+    file: str
+    line: int
+    params: list[s.Param]
+    body: Callable[[], list[s.Stmt]]
+    phases: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    side: str = OUTSIDE
+    decorators: tuple[str, ...] = ()
+
+    @property
+    def per_step(self) -> bool:
+        """Whether it runs in every step."""
+        return "every step" in self.phases
+
+    @property
+    def at_start(self) -> bool:
+        """Whether it runs when a process starts or captures graphs."""
+        return "process start" in self.phases or "graph capture" in self.phases
+
+
+@dataclass
+class Universe:
+    """The tree's functions and what was found in them."""
+
+    vocabulary: Vocabulary
+    predicates: Predicates
+    fns: dict[str, Fn]
+    bases: dict[str, tuple[str, ...]]
+    """Class name to the names of its bases."""
+    callers: Mapping[str, Iterable[str]]
+    callees: Mapping[str, Iterable[str]]
+    facts: dict[str, Facts] = field(default_factory=dict)
+    writes: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
+    reads: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    mentions: dict[str, list[Mention]] = field(default_factory=lambda: defaultdict(list))
+    branches: list[Branch] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    strides: list[Stride] = field(default_factory=list)
+    paths: frozenset[str] = frozenset({"v1", "v2"})
+    """The paths that the tree has."""
+    call_classes: dict[int, str | None] = field(default_factory=dict)
+    """The class of the object that a call is made on, by the call's identity."""
+    width_fields: frozenset[str] = frozenset()
+    """Fields that hold a speculative width, besides those that the vocabulary names."""
+    _lineage: dict[str, frozenset[str]] = field(default_factory=dict)
+    _elsewhere: dict[str, bool] = field(default_factory=dict)
+    _roles: dict[str, str] = field(default_factory=dict)
+    _matches: dict[tuple[str, str, str], frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for role, classes in self.vocabulary.roles.items():
+            self._roles.update(dict.fromkeys(classes, role))
+
+    def add(self, found: Facts) -> None:
+        """File what was found in a function."""
+        self.facts[found.function] = found
+        for access in found.accesses:
+            (self.writes if access.write else self.reads)[access.field].append(access)
+        for call in found.calls:
+            self.calls[call.name].append(call)
+        self.call_classes.update(found.call_classes)
+        for mention in found.mentions:
+            self.mentions[mention.name].append(mention)
+        self.branches += found.branches
+        self.refusals += found.refusals
+        self.strides += found.strides
+
+    def lineage(self, cls: str | None) -> frozenset[str]:
+        """A class and the classes it comes from, by name."""
+        if cls is None:
+            return frozenset()
+        known = self._lineage.get(cls)
+        if known is None:
+            self._lineage[cls] = frozenset({cls})  # stops a circle
+            found = {cls}
+            for base in self.bases.get(cls, ()):
+                found |= self.lineage(base)
+            known = self._lineage[cls] = frozenset(found)
+        return known
+
+    def is_a(self, cls: str | None, patterns: Iterable[str]) -> bool:
+        """Whether a class or one of its bases has a name that one of the patterns fully matches."""
+        return any(re.fullmatch(p, name) for name in self.lineage(cls) for p in patterns)
+
+    def role(self, cls: str | None) -> str | None:
+        """The role of a class: that of the table that names it, or of the nearest of its bases that one names."""
+        level = [cls] if cls is not None else []
+        seen: set[str] = set()
+        while level:
+            for name in level:
+                found = self._roles.get(name)
+                if found is not None:
+                    return found
+            seen |= set(level)
+            level = [b for name in level for b in self.bases.get(name, ()) if b and b not in seen]
+        return None
+
+    def of_class(self, kind: str, key: str = "classes") -> list[Fn]:
+        """The methods of the classes that a kind's table names (patterns), subclasses included."""
+        ids = self._matches.get(("class", kind, key))
+        if ids is None:
+            patterns = sorted(self.vocabulary.names(kind, key))
+            ids = frozenset(fn.id for fn in self.fns.values() if fn.cls and self.is_a(fn.cls, patterns))
+            self._matches[("class", kind, key)] = ids
+        return [self.fns[i] for i in sorted(ids)]
+
+    def fn(self, item: Access | Branch | Call | Refusal | Mention | Stride) -> Fn:
+        """The function in which something was found."""
+        return self.fns[item.function]
+
+    def fields(self, kind: str, key: str = "fields") -> frozenset[str]:
+        """The field names that a kind's table lists; patterns are matched against the fields that occur."""
+        known = self._matches.get(("field", kind, key))
+        if known is None:
+            patterns = self.vocabulary.names(kind, key)
+            plain = {p for p in patterns if p.isidentifier()}
+            found = set(plain)
+            for pattern in sorted(patterns - plain):
+                compiled = re.compile(pattern)
+                found |= {name for name in (*self.writes, *self.reads) if compiled.fullmatch(name)}
+            known = self._matches[("field", kind, key)] = frozenset(found)
+        return known
+
+    def written(self, names: Iterable[str]) -> Iterator[Access]:
+        """All writes of the fields."""
+        for name in sorted(names):
+            yield from self.writes.get(name, ())
+
+    def read(self, names: Iterable[str]) -> Iterator[Access]:
+        """All reads of the fields."""
+        for name in sorted(names):
+            yield from self.reads.get(name, ())
+
+    def paths_of(self, function: str) -> frozenset[str]:
+        """The paths on which a function runs; all where it is not known to run on one."""
+        return self.fns[function].paths or self.paths
+
+    def importance(self, fn: Fn) -> int:
+        """How much a function tells as the side of a point: more where it runs in steps, and speaks of speculation."""
+        facts = self.facts.get(fn.id)
+        signals = 0
+        if facts is not None:
+            signals = len(facts.branches) + len(facts.mentions)
+        score = (6 if fn.per_step else 0) + min(signals, 8)
+        if fn.side == OUTSIDE and not fn.at_start:
+            score -= 10
+        if self.elsewhere(fn):
+            score -= 25
+        return score
+
+    def elsewhere(self, fn: Fn) -> bool:
+        """Whether a function belongs to another platform than CUDA, or to another algorithm than the two paths'."""
+        known = self._elsewhere.get(fn.module)
+        if known is None:
+            parts = set(re.split(r"[._]", fn.module))
+            known = self._elsewhere[fn.module] = bool(parts & self.vocabulary.names("elsewhere", "words"))
+        return known
+
+    def component(self, fn: Fn) -> str:
+        """The part of the engine that a function belongs to."""
+        return fn.side
+
+    def leaves(self, fn: Fn, line: int) -> str | None:
+        """The regime whose side leaves the function at a line, where a condition there does so."""
+        return next((b.leaves for b in self.facts[fn.id].branches if b.line == line), None)
+
+
+def predicates_of(functions: Iterable[Fn], classes: Mapping[str, s.Class], vocabulary: Vocabulary) -> Predicates:
+    """Find what in this tree stands for a condition on speculation."""
+    words = vocabulary.spec
+    found = Predicates(words)
+    by_class: dict[str, list[Fn]] = defaultdict(list)
+    for fn in functions:
+        if fn.cls is not None:
+            by_class[fn.cls].append(fn)
+    for cls in sorted(words.algorithm_enums):
+        _add_enum(found.algorithm, by_class.get(cls, []), classes.get(cls), words.plain_members, False, PROCESS)
+    for cls in sorted(words.mode_enums):
+        _add_enum(found.mode, by_class.get(cls, []), classes.get(cls), words.spec_modes, True, BATCH)
+    found.algorithm_fields = set(words.algorithm_fields)
+    return found
+
+
+def _add_enum(
+    table: dict[str, object], methods: list[Fn], cls: s.Class | None, listed: frozenset[str], spec: bool, scope: str
+) -> None:
+    if cls is None:
+        return
+    members = {
+        target.id
+        for statement in cls.body
+        if isinstance(statement, s.Assign)
+        for target in statement.targets
+        if isinstance(target, s.Name) and target.id.isupper()
+    }
+    bodies = {fn.name: fn.body() for fn in methods}
+    if not members:
+        members = _registered(cls.name, bodies) | listed
+    belongs = {m for m in members if (m in listed) == spec}
+    table.update(enum_predicates(sorted(members), bodies, belongs, scope))
+
+
+def _registered(cls: str, bodies: Mapping[str, list[s.Stmt]]) -> set[str]:
+    """The members of a class that registers them at run time: those that its methods name, or ask a flag of."""
+    found: set[str] = set()
+    for body in bodies.values():
+        for statement in body:
+            if not isinstance(statement, s.Return) or statement.value is None:
+                continue
+            for part in s.descend(statement.value):
+                match part:
+                    case s.Attr(value=s.Name(id=owner), attr=name) if owner == cls and name.isupper():
+                        found.add(name)
+                    case s.Call(func=s.Attr(value=s.Name(id="self")), args=[s.Arg(value=s.Const(value=str(flag)))]):
+                        found.add(flag)
+    return found
+
+
+def derive_predicates(functions: Iterable[Fn], known: Predicates) -> None:
+    """Add the functions and properties that only return a condition, until no more are found."""
+    small: list[tuple[str, list[s.Stmt]]] = []
+    for fn in functions:
+        body = fn.body()
+        if len(body) <= 5 and any(isinstance(statement, s.Return) for statement in body):
+            small.append((fn.name, body))
+    for _ in range(3):
+        before = len(known.derived)
+        by_name: dict[str, list[object]] = defaultdict(list)
+        for name, body in small:
+            if name not in known.algorithm and name not in known.mode and not name.startswith("__"):
+                by_name[name].append(derived_predicate(body, known))
+        for name, readings in sorted(by_name.items()):
+            first = readings[0]
+            if first is not NOTHING and getattr(first, "known", False) and all(r == first for r in readings):
+                known.derived[name] = first  # type: ignore[assignment]
+        if len(known.derived) == before:
+            return
+
+
+def scan_all(universe: Universe, wanted: Callable[[Fn], bool], field_classes: Mapping[str, str]) -> None:
+    """Walk the functions that ``wanted`` picks, and file what is found."""
+    for fn in sorted(universe.fns.values(), key=lambda f: f.id):
+        if wanted(fn):
+            universe.add(Scanner(fn.id, fn.params, fn.body(), fn.cls, universe.predicates, field_classes).facts)
+
+
+__all__ = ["OUTSIDE", "SCHEDULER", "TARGET", "WORKER", "Fn", "Universe", "derive_predicates", "last_name",
+           "predicates_of", "scan_all"]
