@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 
 from sgltrace.model import PATHS, Function, Index, Place
-from sgltrace.reports.graph import CallGraph
-from sgltrace.reports.links import EditorLinks, Links
+from sgltrace.reports.graph import CallGraph, module
+from sgltrace.reports.links import EditorLinks, Links, addresses
 from sgltrace.reports.options import ReportOptions
 from sgltrace.reports.runs import Run
-from sgltrace.reports.source import Source, SourceReader
+from sgltrace.reports.source import LONGEST, Source, SourceReader
 
 HUES = 12
 """Colours that the style sheet has for components; with more components they come round again."""
 UNNAMED = "other"
+
+PAGE_LINES = 6000
+"""Lines of source on one module page, which keeps it well below 3 MB."""
 
 
 class Context:
@@ -27,7 +30,9 @@ class Context:
         self.runs: list[Run] = sorted(options.runs, key=lambda run: run.name)
         self.paths: list[str] = [path for path in PATHS if index.entry_points.get(path)]
         self.shown = sorted(self._with_page(), key=lambda function: function.id)
-        self.links = Links(index.source, [f.id for f in self.shown], [p.id for p in index.coupling_points])
+        self.modules = self._modules()
+        pages = {function.id: file for file, functions in self.modules.items() for function in functions}
+        self.links = Links(index.source, pages, [point.id for point in index.coupling_points])
 
     def _with_page(self) -> list[Function]:
         """Functions on a path, and those at an end of something that another page shows."""
@@ -37,6 +42,19 @@ class Context:
         for worker in self.index.off_steps:
             named.add(worker.function)
         return [self.graph.functions[name] for name in named if name in self.graph.functions]
+
+    def _modules(self) -> dict[str, list[Function]]:
+        """The functions of each module page by its file, in source order; a long module goes on on further pages."""
+        by_module: dict[str, list[Function]] = {}
+        for function in self.shown:
+            by_module.setdefault(module(function.id), []).append(function)
+        files = dict(addresses("functions", by_module))
+        pages: dict[str, list[Function]] = {}
+        for name, functions in by_module.items():
+            functions.sort(key=lambda function: (function.line, function.id))
+            for number, part in enumerate(_parts(functions), 1):
+                pages[files[name] if number == 1 else files[name].replace(".html", f"~{number}.html")] = part
+        return pages
 
     def _places(self) -> list[Place]:
         index = self.index
@@ -88,3 +106,16 @@ class Context:
         """The file of a place: its own, or that of its function; empty where neither is known."""
         function = self.graph.functions.get(place.function)
         return place.file or (function.file if function else "")
+
+
+def _parts(functions: list[Function]) -> list[list[Function]]:
+    parts: list[list[Function]] = [[]]
+    lines = 0
+    for function in functions:
+        length = min(LONGEST, function.end_line - function.line + 1) + 20
+        if parts[-1] and lines + length > PAGE_LINES:
+            parts.append([])
+            lines = 0
+        parts[-1].append(function)
+        lines += length
+    return parts

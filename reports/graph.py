@@ -71,6 +71,15 @@ class CallGraph:
         hops.reverse()
         return Route(hops[0].caller if hops else target, hops)
 
+    def reaches(self, path: str, target: str) -> bool:
+        """Whether the path's event loops lead to ``target``."""
+        return target in self._tree(path)
+
+    def reached_from(self, path: str, target: str) -> str | None:
+        """The caller on the shortest way to a function that is reached; None for an event loop."""
+        edge = self._tree(path)[target]
+        return None if edge is None else edge.caller
+
     def depth(self, path: str) -> dict[str, int]:
         """For each function that the path's event loops reach, the number of calls to it."""
         depths: dict[str, int] = {}

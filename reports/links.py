@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sgltrace.errors import UsageError
 from sgltrace.model import Source
-from sgltrace.reports.text import ROOT, file_name
+from sgltrace.reports.text import ROOT, file_name, visible
 
 EDITORS = {
     "vscode": "vscode://file/{path}:{line}",
@@ -28,28 +28,33 @@ _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.?post|\.?dev)\d+)?")
 
 
 class Links:
-    """Page addresses for the functions and coupling points that have a page; the same for the same names."""
+    """Page addresses for the functions and coupling points that have a page; the same for the same names.
 
-    def __init__(self, source: Source, functions: Iterable[str], points: Iterable[str]) -> None:
-        self._functions = dict(_addresses("functions", functions))
-        self._points = dict(_addresses("points", points))
+    A function's page is its part of its module's page, which shows that part alone when it is the one addressed.
+    """
+
+    def __init__(self, source: Source, functions: dict[str, str], points: Iterable[str]) -> None:
+        """``functions`` gives the module page (a file relative to the report) of each function with a page."""
+        self._pages = functions
+        self._functions = {
+            name: f"{ROOT}{quote(page)}#{quote(anchor(name))}" for name, page in functions.items()
+        }
+        self._points = dict(addresses("points", points))
         self._release = source.version if source.version and _RELEASE.fullmatch(source.version) else None
         self._named = source.name == "sglang"
-
-    def function_file(self, identifier: str) -> str | None:
-        """The function's page, relative to the report; None where it has none."""
-        return self._functions.get(identifier)
 
     def point_file(self, identifier: str) -> str | None:
         """The coupling point's page, relative to the report; None where there is no such point."""
         return self._points.get(identifier)
 
-    def function(self, identifier: str, line: int | None = None) -> str | None:
-        """A link to the function's page, to one of its lines if given."""
-        file = self._functions.get(identifier)
-        if file is None:
-            return None
-        return f"{ROOT}{quote(file)}{f'#L{line}' if line else ''}"
+    def function(self, identifier: str) -> str | None:
+        """A link to the function's page; None where it has none."""
+        return self._functions.get(identifier)
+
+    def line(self, identifier: str, line: int) -> str | None:
+        """A link to a line of the function's page."""
+        page = self._pages.get(identifier)
+        return None if page is None else f"{ROOT}{quote(page)}#L{line}"
 
     def point(self, identifier: str) -> str | None:
         """A link to a coupling point's page."""
@@ -87,13 +92,17 @@ class EditorLinks:
         return re.sub(r"\{(path|file|line)\}", lambda found: fill[found[1]], self._template)
 
 
-def _addresses(folder: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+def anchor(identifier: str) -> str:
+    """The fragment of a function on its module's page: ``EAGLEWorkerV2.verify``."""
+    return visible(identifier.partition(":")[2] or identifier).replace(" ", "_")
+
+
+def addresses(folder: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
     """A file for each name, told apart also where a file system does not tell ``a`` from ``A``."""
     taken: set[str] = set()
     for name in sorted(set(names)):
-        parts = [file_name(part) or "_" for part in name.split(":", 1)]
-        address = "/".join((folder, *parts))
+        address = f"{folder}/{file_name(name) or '_'}"
         if address.lower() in taken:
-            address = "/".join((folder, *parts[:-1], file_name(parts[-1] + "\0" + name)))
+            address = f"{folder}/{file_name(name + chr(0))}"
         taken.add(address.lower())
         yield name, address + ".html"

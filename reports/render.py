@@ -10,25 +10,26 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
-from sgltrace.model import PHASES, Index
-from sgltrace.reports.context import Context
-from sgltrace.reports.graph import short
+from sgltrace.model import Index
+from sgltrace.reports.context import UNNAMED, Context
+from sgltrace.reports.graph import module, short
 from sgltrace.reports.options import RenderResult, ReportOptions
 from sgltrace.reports.site import Site, environment, script_safe
 from sgltrace.reports.source import Source
+from sgltrace.reports.text import ROOT
 from sgltrace.reports.views.chain import chain
-from sgltrace.reports.views.common import function_link
 from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
-from sgltrace.reports.views.functions import FunctionPages
+from sgltrace.reports.views.functions import ModuleLine, ModulePages
 from sgltrace.reports.views.graph import graph_data
 from sgltrace.reports.views.overview import overview
 from sgltrace.reports.views.points import point_pages, points_page
 from sgltrace.reports.views.tensors import contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
 
-CHUNK = 64
-"""Functions that a process renders at a time."""
+CHUNK = 16
+"""Module pages that a process renders at a time."""
 
 
 def render(index: Index, source: Source | None, out: Path, options: ReportOptions) -> RenderResult:
@@ -40,16 +41,16 @@ def render(index: Index, source: Source | None, out: Path, options: ReportOption
     """
     context = Context(index, source, options)
     env = environment()
-    env.globals |= _shared(context)
+    env.globals |= _shared(context, env)
     site = Site(out, env)
     site.assets()
     site.write_bytes("assets/names.js", _names(context).encode())
     _pages(context, site)
-    files, written = _functions(context, out, env, options.jobs)
+    files, written = _modules(context, out, env, options.jobs)
     return RenderResult(out / "index.html", site.files + files, site.bytes + written)
 
 
-def _shared(context: Context) -> dict[str, object]:
+def _shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
     """What every template may name."""
     source = context.index.source
     return {
@@ -57,11 +58,19 @@ def _shared(context: Context) -> dict[str, object]:
         "source": source,
         "paths": context.paths,
         "given": context.given,
-        "navigation": _navigation(context),
+        "navigation": _navigation(context, env),
     }
 
 
-def _navigation(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
+def _navigation(context: Context, env: jinja2.Environment) -> dict[str, Markup]:
+    """The links to all pages, made once for each page that is the current one; ``""`` for a page that is not listed."""
+    groups = _groups(context)
+    template = env.get_template("navigation.html")
+    keys = ["", *(key for _, links in groups for key, _, _ in links)]
+    return {key: Markup(template.render(groups=groups, page=key)) for key in keys}  # noqa: S704
+
+
+def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
     steps = [(f"step-{path}", f"step-{path}.html", f"Step on {path}") for path in context.paths]
     return [
         ("Answer", [("index", "index.html", "Overview"), ("points", "points.html", "Coupling points")]),
@@ -92,14 +101,22 @@ def _pages(context: Context, site: Site) -> None:
 
 
 def _function_list(context: Context, site: Site) -> None:
-    rows = [(function_link(context, function.id), function) for function in context.shown]
+    modules: dict[str, ModuleLine] = {}
+    for file, functions in context.modules.items():
+        name = module(functions[0].id)
+        line = modules.setdefault(name, ModuleLine(name, file, functions[0].component or UNNAMED))
+        line.functions += len(functions)
+        for function in functions:
+            line.paths.update(function.paths)
+    rows = [modules[name] for name in sorted(modules)]
     site.page(
         "functions.html",
         "functions.html",
         page="functions",
         rows=rows,
+        hues=context.hues,
+        count=len(context.shown),
         components=context.components,
-        phases=PHASES,
     )
 
 
@@ -121,36 +138,41 @@ def _points_and_fields(context: Context, site: Site) -> None:
 
 
 def _names(context: Context) -> str:
-    """What the box "go to" searches: [name, where, address, text in lower case, whether it is a coupling point]."""
+    """What the box "go to" searches: [name, where, address, 1 for a coupling point]."""
     entries: list[list[object]] = []
     for point in context.index.coupling_points:
-        entries.append([point.title, point.kind, context.links.point_file(point.id), point.title.lower(), 1])
+        entries.append([point.title, point.kind, _address(context.links.point(point.id)), 1])
     for function in context.shown:
-        module, _, name = function.id.partition(":")
-        entries.append([name, module, context.links.function_file(function.id), function.id.lower(), 0])
+        entries.append([short(function.id), module(function.id), _address(context.links.function(function.id)), 0])
     return "sgl.names = " + script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":"))) + ";\n"
 
 
-_work: tuple[Context, Path, jinja2.Environment, FunctionPages] | None = None
+def _address(link: str | None) -> str | None:
+    """A link counted from the report's root."""
+    return None if link is None else link.replace(ROOT, "")
+
+
+_work: tuple[Context, Path, jinja2.Environment, ModulePages] | None = None
 """What a forked process renders from; set just before the fork, so that nothing needs to be sent."""
 
 
-def _functions(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> tuple[int, int]:
+def _modules(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> tuple[int, int]:
     global _work
     for path in context.paths:
         context.graph.depth(path)  # grown here, so that each process need not
-    _work = (context, out, env, FunctionPages(context))
-    starts = range(0, len(context.shown), CHUNK)
-    jobs = min(jobs or os.cpu_count() or 1, len(starts))
+    _work = (context, out, env, ModulePages(context, env))
+    files = list(context.modules)
+    chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
+    jobs = min(jobs or os.cpu_count() or 1, len(chunks))
     try:
         if jobs > 1 and _may_fork():
             with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
-                written = list(pool.map(_chunk, starts))
+                written = list(pool.map(_chunk, chunks))
         else:
-            written = [_chunk(start) for start in starts]
+            written = [_chunk(chunk) for chunk in chunks]
     finally:
         _work = None
-    return sum(files for files, _ in written), sum(size for _, size in written)
+    return sum(count for count, _ in written), sum(size for _, size in written)
 
 
 def _may_fork() -> bool:
@@ -158,12 +180,10 @@ def _may_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
 
 
-def _chunk(start: int) -> tuple[int, int]:
+def _chunk(files: list[str]) -> tuple[int, int]:
     assert _work is not None  # noqa: S101
     context, out, env, pages = _work
     site = Site(out, env)
-    for function in context.shown[start : start + CHUNK]:
-        file = context.links.function_file(function.id)
-        assert file is not None  # noqa: S101  (every function of ``shown`` has a page)
-        site.page(file, "function.html", page="", view=pages.page(function))
+    for file in files:
+        site.page(file, "module.html", page="functions", view=pages.page(file))
     return site.files, site.bytes

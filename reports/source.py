@@ -7,8 +7,6 @@ import tokenize
 from dataclasses import dataclass
 from typing import Protocol
 
-from markupsafe import Markup
-
 from sgltrace.errors import InputError
 from sgltrace.reports.highlight import highlight, plain
 
@@ -27,12 +25,12 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Line:
-    """A line of an excerpt: its number, its HTML, and what is said about it (empty where nothing)."""
+    """A line of an excerpt: its number, its inert HTML, and what is said about it (empty where nothing)."""
 
     number: int
-    html: Markup
+    html: str
     note: str = ""
 
 
@@ -51,7 +49,7 @@ class SourceReader:
     def __init__(self, source: Source | None) -> None:
         self._source = source
         self._files: dict[str, list[str]] = {}
-        self._spans: dict[tuple[str, int, int], list[Markup]] = {}
+        self._spans: dict[tuple[str, int, int], list[str]] = {}
 
     def lines(self, file: str) -> list[str]:
         """The file's lines without their ends, empty where the file cannot be read. Counted as Python counts them."""
@@ -69,14 +67,14 @@ class SourceReader:
         except InputError:  # the page says that the file could not be read
             return None
 
-    def span(self, file: str, first: int, last: int) -> list[Markup]:
+    def span(self, file: str, first: int, last: int) -> list[str]:
         """The highlighted lines ``first`` to ``last``, without the indentation that they share."""
         key = (file, first, last)
         if key not in self._spans:
             lines = self.lines(file)[max(0, first - 1) : last]
             indent = _shared_indent(lines)
             mark = highlight if file.endswith((".py", ".pyi")) else plain
-            self._spans[key] = [Markup(line) for line in mark([line[indent:] for line in lines])] if lines else []  # noqa: S704
+            self._spans[key] = mark([line[indent:] for line in lines]) if lines else []
         return self._spans[key]
 
     def function(self, file: str, first: int, last: int, notes: dict[int, str] | None = None) -> Excerpt:

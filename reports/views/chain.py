@@ -130,7 +130,7 @@ class _Builder:
         return Call(
             function_link(self.context, edge.callee),
             line,
-            self.context.links.function(edge.caller, line),
+            self.context.links.line(edge.caller, line),
             guards,
             edge.virtual,
             entry=edge.callee == self.entry,

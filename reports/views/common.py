@@ -73,7 +73,7 @@ class PointRow:
 def function_link(context: Context, identifier: str, line: int | None = None) -> FunctionLink:
     """The link to a function, to a line of its page if given."""
     component = context.component(identifier)
-    url = context.links.function(identifier, line)
+    url = context.links.function(identifier) if line is None else context.links.line(identifier, line)
     return FunctionLink(identifier, short(identifier), module(identifier), url, component, context.hues.get(component, 0))
 
 

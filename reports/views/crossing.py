@@ -71,7 +71,7 @@ def _column(context: Context, places: list[Place], x: int) -> list[Box]:
         component = context.component(name)
         where = ", ".join(str(line) for line in sorted(set(found)))
         under = _cut(f"{component} · line {where}", 40)
-        url = context.links.function(name, found[0])
+        url = context.links.line(name, found[0])
         boxes.append(Box(x, 0, WIDTH, _tail(short(name)), under, short(name), context.hues.get(component, 11), url))
     if len(boxes) > MOST:
         rest = f"and {len(boxes) - MOST + 1} more"

@@ -1,17 +1,24 @@
-"""The page of a function: where it stands, how a step gets there, its source, its callers and callees."""
+"""The pages of functions, by module: where each stands, how a step gets there, its source, its callers and callees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import jinja2
+from markupsafe import Markup
 
 from sgltrace.model import CallEdge, Function
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import module, short
+from sgltrace.reports.links import anchor
 from sgltrace.reports.source import Excerpt
 from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
 
+ARROW = Markup(' <span class="arrow" aria-hidden="true">→</span> ')
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)
 class Site:
     """A line at which an edge is taken, and its conditions; ``url`` leads to the line in the caller's page."""
 
@@ -20,20 +27,15 @@ class Site:
     guards: list[GuardText]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Neighbour:
-    """A caller or callee."""
+    """A caller or callee: its link, and the edge's marks and sites, rendered once for the two pages that show it."""
 
-    function: FunctionLink
-    kind: str
-    virtual: bool
-    confidence: float
-    sites: list[Site]
-    ran: int
-    """How often the call was seen in the runs."""
+    function: Markup
+    edge: Markup
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class UnresolvedCall:
     """A call in the function whose target is not known."""
 
@@ -58,23 +60,21 @@ class Way:
     steps: list[Step]
 
 
-@dataclass(frozen=True)
-class FunctionPage:
+@dataclass(slots=True)
+class FunctionPart:
     """Everything on a function's page."""
 
     id: str
     name: str
-    module: str
-    file: str
+    anchor: str
     line: int
     end_line: int
     phases: list[str]
     paths: list[str]
-    component: str
-    hue: int
     editor: str | None
     forge: str | None
-    ways: list[Way]
+    ways: list[tuple[str, Markup]]
+    """Path, and the links from the event loop to here."""
     excerpt: Excerpt
     callers: list[Neighbour]
     callees: list[Neighbour]
@@ -83,12 +83,38 @@ class FunctionPage:
     """Coupling points with an end here: link, title, what this end is."""
 
 
-class FunctionPages:
-    """Makes the pages one at a time; holds what they share."""
+@dataclass(frozen=True)
+class ModulePage:
+    """A module's functions, one part each."""
 
-    def __init__(self, context: Context) -> None:
+    file: str
+    module: str
+    source: str
+    component: str
+    hue: int
+    parts: list[FunctionPart]
+
+
+@dataclass
+class ModuleLine:
+    """A module in the list of all."""
+
+    name: str
+    file: str
+    component: str
+    functions: int = 0
+    paths: set[str] = field(default_factory=set)
+
+
+class ModulePages:
+    """Makes the pages one at a time, and keeps the pieces that many of them show."""
+
+    def __init__(self, context: Context, env: jinja2.Environment) -> None:
         self._context = context
-        self._links: dict[str, FunctionLink] = {}
+        self._macros = env.get_template("macros.html").module
+        self._links: dict[str, Markup] = {}
+        self._edges: dict[tuple[str, str], Markup] = {}
+        self._ways: dict[tuple[str, str], Markup | None] = {}
         self._ran = {(caller, callee): count for run in context.runs for caller, callee, count in run.edges}
         self._points: dict[str, list[tuple[str, str, str]]] = {}
         for point in context.index.coupling_points:
@@ -98,62 +124,78 @@ class FunctionPages:
             for function, end in dict.fromkeys(ends):
                 self._points.setdefault(function, []).append((url, point.title, end))
 
-    def page(self, function: Function) -> FunctionPage:
-        """The page of one function."""
-        context = self._context
-        component = context.component(function.id)
-        calls = sorted(context.graph.calls.get(function.id, []), key=_first_line)
-        callers = context.graph.callers.get(function.id, [])
-        return FunctionPage(
+    def page(self, file: str) -> ModulePage:
+        """The module page that is written to ``file``."""
+        functions = self._context.modules[file]
+        component = self._context.component(functions[0].id)
+        return ModulePage(
+            file=file,
+            module=module(functions[0].id),
+            source=functions[0].file,
+            component=component,
+            hue=self._context.hues[component],
+            parts=[self._part(function) for function in functions],
+        )
+
+    def _part(self, function: Function) -> FunctionPart:
+        context, graph = self._context, self._context.graph
+        return FunctionPart(
             id=function.id,
             name=short(function.id),
-            module=module(function.id),
-            file=function.file,
+            anchor=anchor(function.id),
             line=function.line,
             end_line=function.end_line,
             phases=function.phase,
             paths=function.paths,
-            component=component,
-            hue=context.hues[component],
             editor=context.editor.to(function.file, function.line),
             forge=context.links.forge(function.file, function.line),
-            ways=[way for path in context.paths if (way := self._way(path, function.id)) is not None],
+            ways=[(path, way) for path in context.paths if (way := self._way(path, function.id)) is not None],
             excerpt=context.reader.function(function.file, function.line, function.end_line),
-            callers=[self._neighbour(edge, edge.caller, edge.caller) for edge in callers],
-            callees=[self._neighbour(edge, edge.callee, edge.caller) for edge in calls],
+            callers=[Neighbour(self._link(edge.caller), self._edge(edge)) for edge in graph.callers.get(function.id, [])],
+            callees=[
+                Neighbour(self._link(edge.callee), self._edge(edge))
+                for edge in sorted(graph.calls.get(function.id, []), key=_first_line)
+            ],
             unresolved=[
-                UnresolvedCall(call.line, call.expression, call.why)
-                for call in context.graph.unresolved.get(function.id, [])
+                UnresolvedCall(call.line, call.expression, call.why) for call in graph.unresolved.get(function.id, [])
             ],
             points=self._points.get(function.id, []),
         )
 
-    def _link(self, identifier: str) -> FunctionLink:
+    def _link(self, identifier: str) -> Markup:
         if identifier not in self._links:
-            self._links[identifier] = function_link(self._context, identifier)
+            self._links[identifier] = self._macros.function(function_link(self._context, identifier))  # type: ignore[attr-defined]
         return self._links[identifier]
 
-    def _neighbour(self, edge: CallEdge, shown: str, caller: str) -> Neighbour:
-        page = self._link(caller).url
-        return Neighbour(
-            function=self._link(shown),
-            kind=edge.kind,
-            virtual=edge.virtual,
-            confidence=edge.confidence,
-            sites=[
-                Site(site.line, f"{page}#L{site.line}" if page else None, guard_texts(site.guards))
-                for site in edge.sites
-            ],
-            ran=self._ran.get((edge.caller, edge.callee), 0),
-        )
+    def _edge(self, edge: CallEdge) -> Markup:
+        key = (edge.caller, edge.callee)
+        if key not in self._edges:
+            line = self._context.links.line
+            sites = [Site(site.line, line(edge.caller, site.line), guard_texts(site.guards)) for site in edge.sites]
+            self._edges[key] = self._macros.edge(edge, sites, self._ran.get(key, 0))  # type: ignore[attr-defined]
+        return self._edges[key]
 
-    def _way(self, path: str, target: str) -> Way | None:
-        route = self._context.graph.route(path, target)
-        if route is None:
-            return None
-        steps = [Step(self._link(route.root), [])]
-        steps += [Step(self._link(hop.callee), guard_texts(hop.guards)) for hop in route.hops]
-        return Way(path, steps)
+    def _way(self, path: str, target: str) -> Markup | None:
+        """The links to a function: those to its caller on the shortest way, and its own."""
+        key = (path, target)
+        if key not in self._ways:
+            for step in self._down(path, target):
+                caller = self._context.graph.reached_from(path, step)
+                before = self._ways[(path, caller)] if caller else None
+                self._ways[(path, step)] = (before + ARROW if before else Markup()) + self._link(step)
+            self._ways.setdefault(key, None)
+        return self._ways[key]
+
+    def _down(self, path: str, target: str) -> Iterator[str]:
+        """The functions on the way to ``target`` that have no links yet, the event loop's side first."""
+        if not self._context.graph.reaches(path, target):
+            return
+        todo: list[str] = []
+        at: str | None = target
+        while at is not None and (path, at) not in self._ways:
+            todo.append(at)
+            at = self._context.graph.reached_from(path, at)
+        yield from reversed(todo)
 
 
 def _first_line(edge: CallEdge) -> tuple[int, str]:

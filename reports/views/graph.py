@@ -8,6 +8,7 @@ from sgltrace.model import PATHS, PHASES
 from sgltrace.reports.context import UNNAMED, Context
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.layout import layout
+from sgltrace.reports.text import ROOT
 
 
 def graph_data(context: Context) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def graph_data(context: Context) -> dict[str, Any]:
     placed = layout({name: by_module for name, by_module in grouped.items() if by_module})
     numbers: dict[str, int] = {}
     functions: list[list[Any]] = []
-    urls: list[str | None] = []
+    urls: list[str] = []
     for number, card in enumerate(placed.cards):
         for row, identifier in enumerate(card.functions):
             function = context.graph.functions[identifier]
@@ -32,7 +33,7 @@ def graph_data(context: Context) -> dict[str, Any]:
             phases = sum(1 << bit for bit, phase in enumerate(PHASES) if phase in function.phase)
             paths = sum(1 << bit for bit, path in enumerate(PATHS) if path in function.paths)
             functions.append([short(identifier), number, row, phases, paths])
-            urls.append(context.links.function_file(identifier))
+            urls.append((context.links.function(identifier) or "").replace(ROOT, ""))
     kinds = sorted({edge.kind for edge in context.index.calls})
     kind_number = {kind: number for number, kind in enumerate(kinds)}
     ran = {(caller, callee) for run in context.runs for caller, callee, _ in run.edges}

@@ -63,14 +63,14 @@ window.sgl = { names: null };
     });
   }
   function score(words, entry) {
-    const text = entry[3];
+    const text = entry[4] || (entry[4] = (entry[0] + " " + entry[1] + ":" + entry[0]).toLowerCase());
     let total = 0;
     for (const word of words) {
       const at = text.indexOf(word);
       if (at < 0) return -1;
       total += at + text.length / 40;
     }
-    return total + (entry[4] ? 0 : 5);
+    return total + (entry[3] ? 0 : 5);
   }
   function find(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -100,7 +100,7 @@ window.sgl = { names: null };
       links[chosen].scrollIntoView({ block: "nearest" });
     };
     input.addEventListener("input", () => {
-      list.replaceChildren(...find(input.value).map(([name, where, url, , point], at) =>
+      list.replaceChildren(...find(input.value).map(([name, where, url, point], at) =>
         sgl.element("li", { role: "presentation" }, sgl.element("a", { href: root + url, role: "option", id: "jump-" + at, tabindex: "-1" },
           sgl.element("span", { class: point ? "" : "fn" }, name), " ", sgl.element("span", { class: "mod" }, where)))));
       choose(0);
