@@ -27,27 +27,28 @@ _CHUNK = 1 << 16
 
 
 class Head(msgspec.Struct, kw_only=True):
-    """The counters of one process."""
+    """The counters of one process, as ``wire.HEAD_COUNTERS``."""
 
     pid: int
     state: str
     records: int
     definitions: int
-    steps: int
     last_step: int
     dropped_records: int
     dropped_segments: int
     not_taken: int
     first_segment: int
     next_segment: int
-    cost_ns: int
-    cost_samples: int
+    warm_ns: int
+    warm: int
+    cold_ns: int
+    cold: int
     reason: str
 
     @property
-    def cost_per_record_ns(self) -> float | None:
-        """What the probe measured of itself, per record; None before it has."""
-        return self.cost_ns / self.cost_samples if self.cost_samples else None
+    def ns_per_record(self) -> float | None:
+        """What the recorder measured of itself for a record with nothing new in it; None before it has."""
+        return self.warm_ns / self.warm if self.warm else None
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -190,25 +191,17 @@ def read_head(path: Path) -> Head:
         data = file.read(wire.HEAD_SIZE)
     if len(data) < wire.HEAD.size or data[:8] != wire.HEAD_MAGIC:
         raise ValueError(f"{path.name} is not the head of a trace")
-    _, version, pid, state, *rest = wire.HEAD.unpack_from(data)
+    _, version, pid, *counters = wire.HEAD.unpack_from(data)
     if version != wire.VERSION:
         raise ValueError(f"{path.name} has version {version}, this sgltrace reads version {wire.VERSION}")
-    reason = data[wire.HEAD.size : wire.HEAD.size + min(rest[-1], wire.MAX_REASON)].decode("utf-8", "replace")
-    names = (
-        "records",
-        "definitions",
-        "steps",
-        "last_step",
-        "dropped_records",
-        "dropped_segments",
-        "not_taken",
-        "first_segment",
-        "next_segment",
-        "cost_ns",
-        "cost_samples",
+    held = dict(zip(wire.HEAD_COUNTERS, counters, strict=True))
+    state, length = held.pop("state"), held.pop("reason")
+    return Head(
+        pid=pid,
+        state=wire.STATE_NAMES[state] if state < len(wire.STATE_NAMES) else "damaged",
+        reason=data[wire.HEAD.size : wire.HEAD.size + min(length, wire.MAX_REASON)].decode("utf-8", "replace"),
+        **held,
     )
-    state_name = wire.STATE_NAMES[state] if state < len(wire.STATE_NAMES) else "damaged"
-    return Head(pid=pid, state=state_name, reason=reason, **dict(zip(names, rest, strict=False)))
 
 
 def read_segment(path: Path, loss: Loss) -> Iterator[Record]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*(t|d)?$")
-_SECRET = re.compile(r"(key|token|secret|password|credential)", re.IGNORECASE)
+_SECRET = re.compile(r"(key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 
 
 class Process(msgspec.Struct, kw_only=True):

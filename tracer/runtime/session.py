@@ -93,7 +93,9 @@ def prepare(
     if plan.unreadable:
         problems.append(f"{len(plan.unreadable)} files could not be parsed, first {plan.unreadable[0]}")
     stage(folder, plan)
-    stage_fast(folder, target)
+    slow = stage_fast(folder, target)
+    if slow is not None:
+        problems.append(f"the recorder is the slower one in Python: {slow}")
     if options.probe.timeline and target.viztracer is None:
         why = stage_viztracer(folder, target.python)
         if why is not None:

@@ -40,9 +40,11 @@ def _process(process: ProcessTrace) -> str:
     head = process.head
     if head is None:
         return "its head is lost"
-    text = f"pid {head.pid}, {head.steps} steps, {head.records} records"
-    if head.cost_per_record_ns is not None:
-        text += f", {head.cost_per_record_ns / 1000:.1f} microseconds each" + (" (C)" if process.info.fast else "")
+    text = f"pid {head.pid}, {head.last_step} steps, {head.records} records"
+    if head.ns_per_record is not None:
+        text += f", {head.ns_per_record / 1000:.1f} microseconds each" + (" (C)" if process.info.fast else "")
+    if head.cold:
+        text += f" and {head.cold_ns / head.cold / 1000:.0f} for {head.cold} with something new"
     if head.dropped_records:
         text += f", the oldest {head.dropped_records} dropped for --max-bytes"
     if head.not_taken:

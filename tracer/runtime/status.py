@@ -38,7 +38,7 @@ def progress(folder: Path) -> Progress:
                 head = read_head(Path(entry.path))
                 seen.attached += 1
                 seen.recording += head.records > 0
-                seen.steps = max(seen.steps, head.steps)
+                seen.steps = max(seen.steps, head.last_step)
                 seen.records += head.records
                 seen.dropped_records += head.dropped_records
                 if head.reason:

@@ -43,6 +43,8 @@ except Exception:
 print(json.dumps({
     "executable": sys.executable, "version": list(sys.version_info[:3]), "prefix": sys.prefix,
     "package": where(PACKAGE), "package_version": version, "viztracer": where("viztracer"),
+    "include": __import__("sysconfig").get_path("include"), "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
+    "implementation": sys.implementation.name,
     "probe": "sgltrace_probe.arm" in sys.modules,
     "sitecustomize": getattr(sys.modules.get("sitecustomize"), "__file__", None),
     "flags": {name: getattr(sys.flags, name) for name in ("isolated", "ignore_environment", "no_site")},
@@ -65,6 +67,10 @@ class Target(msgspec.Struct, kw_only=True):
     package_root: str | None = None
     version: str | None = None
     viztracer: str | None = None
+    include: str | None = None
+    """Where its C headers would be."""
+    limited_api: bool = True
+    """Whether it loads extensions built for CPython's limited API."""
     sitecustomize: str | None = None
     isolated: bool = False
     ignore_environment: bool = False
@@ -145,6 +151,8 @@ def _ask(target: Target, environment: Mapping[str, str]) -> None:
     target.version = answer["package_version"]
     target.viztracer = answer["viztracer"]
     target.sitecustomize = answer["sitecustomize"]
+    target.include = answer["include"]
+    target.limited_api = bool(answer["gil"]) and answer["implementation"] == "cpython"
     target.isolated = bool(answer["flags"]["isolated"])
     target.ignore_environment = bool(answer["flags"]["ignore_environment"])
     target.no_site = bool(answer["flags"]["no_site"])

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .describe import Describer, read_attribute
+from .fast import FastProbe, load
 from .hooks import CannotWrap, wrap_site
 from .probe import Probe, Site
 from .recorder import Recorder
@@ -35,7 +36,13 @@ class Attachment:
         options = plan["options"]
         steps = options.get("steps")
         describer = Describer(recorder, plan["tracked"], plan["host_values"], bool(options.get("pointers")))
-        self.probe = Probe(recorder, describer, (steps[0], steps[1]) if steps else None, int(options.get("every") or 1))
+        window, every = (steps[0], steps[1]) if steps else None, int(options.get("every") or 1)
+        fast = load()
+        self.probe = (
+            Probe(recorder, describer, window, every)
+            if fast is None
+            else FastProbe(fast, recorder, describer, window, every)
+        )
         self.probe.on_problem = self.note
         self.probe.on_process = self.process_known
         self.info: dict[str, Any] = {
@@ -44,6 +51,7 @@ class Attachment:
             "python": sys.version.split()[0],
             "executable": sys.executable,
             "door": door,
+            "fast": fast is not None,
             "attached": [],
             "missing": [],
             "messages": [],
@@ -62,6 +70,7 @@ class Attachment:
 
     def imported(self, module: types.ModuleType) -> None:
         """A module of the plan has run: wrap its sites."""
+        self.probe.modules_loaded()
         self.info["sources"][module.__name__] = getattr(module, "__file__", None)
         for number, planned in self._by_module.get(module.__name__, ()):
             site = Site(number, f"{planned['module']}:{planned['qualname']}", frozenset(planned.get("flags", ())))

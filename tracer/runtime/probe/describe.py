@@ -23,6 +23,7 @@ MAX_SEQUENCE = 16  # tensors of a tuple or list that are looked at
 MAX_HELD = 50_000  # definitions held in memory before they are forgotten
 _INT_RANGE = (-(1 << 63), (1 << 63) - 1)
 _ONLY_INTS = {int}
+_ONLY_LISTS = {list}
 
 
 class Unread:
@@ -54,7 +55,7 @@ def read_attribute(owner: Any, name: str) -> Any:
     return UNREAD
 
 
-class _Layout:
+class Layout:
     """What a set of named values is made of, and how to read those that are recorded."""
 
     __slots__ = ("number", "steps")
@@ -78,7 +79,7 @@ class Describer:
         self.host_values = tuple(host_values)
         self.pointers = pointers
         self._texts: dict[str, int] = {}
-        self._layouts: dict[Any, _Layout] = {}
+        self._layouts: dict[Any, Layout] = {}
         self._tensors: dict[Any, int] = {}
         self._signatures: dict[Any, int] = {}
         self._classes: dict[type, Callable[[Any], tuple[Sequence[str], Sequence[Any]]] | None] = {}
@@ -90,21 +91,18 @@ class Describer:
         ``owner`` says whose they are: the name of a class or of a side of a site.
         """
         if self.recorder.definitions > MAX_HELD:
-            self._forget()
-        return self._describe(owner, names, values, ints, 0)
+            self.forget()
+        return self.describe(owner, names, values, ints, 0)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self.recorder.forget_definitions()
         for held in (self._texts, self._layouts, self._tensors, self._signatures):
             held.clear()
 
-    def _describe(
+    def describe(
         self, owner: str | type, names: Sequence[str], values: Sequence[Any], ints: list[int], depth: int
     ) -> int:
-        shape = (owner, *names, *map(type, values))
-        layout = self._layouts.get(shape)
-        if layout is None:
-            layout = self._layouts[shape] = self._new_layout(owner, names, values, depth)
+        layout = self.layout(owner, names, values)
         key: list[Any] = [layout]
         for index, kind, keep in layout.steps:
             value = values[index]
@@ -122,15 +120,23 @@ class Describer:
             elif kind == wire.ENUM:
                 key.append(str(value._name_))
             elif kind == wire.LIST:
-                key.append(self._list(value, ints, keep, depth))
+                key.append(self.listed(value, ints, keep, depth))
             else:
-                key.append(self._object(value, ints, depth + 1))
+                key.append(self.nested(value, ints, depth + 1))
         signature = self._signatures.get(tuple(key))
         if signature is None:
             signature = self._signatures[tuple(key)] = self._new_signature(layout, key)
         return signature
 
-    def _object(self, value: Any, ints: list[int], depth: int) -> int:
+    def layout(self, owner: str | type, names: Sequence[str], values: Sequence[Any]) -> Layout:
+        """The layout of these values; equal for equal owner, names and types."""
+        shape = (owner, *names, *map(type, values))
+        layout = self._layouts.get(shape)
+        if layout is None:
+            layout = self._layouts[shape] = self._new_layout(owner, names, values)
+        return layout
+
+    def nested(self, value: Any, ints: list[int], depth: int) -> int:
         if depth > MAX_DEPTH:
             return 0
         if type(value) is tuple:
@@ -138,9 +144,9 @@ class Describer:
         fields = self._classes[type(value)]
         assert fields is not None
         names, values = fields(value)
-        return self._describe(type(value), names, values, ints, depth)
+        return self.describe(type(value), names, values, ints, depth)
 
-    def _list(self, value: list[Any], ints: list[int], keep: bool, depth: int) -> int:
+    def listed(self, value: list[Any], ints: list[int], keep: bool, depth: int) -> int:
         count = len(value)
         if keep and count <= MAX_LIST:
             kinds = set(map(type, value))
@@ -148,10 +154,10 @@ class Describer:
                 ints.append(count)
                 ints += value
                 return 0
-            if kinds == {list}:  # one list for each request: how long each is
-                ints.append(count)
-                ints += map(len, value)
-                return 0
+        if 0 < count <= MAX_LIST and type(value[0]) is list and set(map(type, value)) == _ONLY_LISTS:
+            ints.append(count)  # one list for each request: how long each is
+            ints += map(len, value)
+            return 0
         ints.append(-1 - count)
         if count and depth < MAX_DEPTH and self._is_recorded(value[0]):
             return self._sequence(value, ints, depth + 1)
@@ -159,7 +165,7 @@ class Describer:
 
     def _sequence(self, value: Sequence[Any], ints: list[int], depth: int) -> int:
         values = value[:MAX_SEQUENCE]
-        return self._describe(type(value).__name__, _ORDINALS[: len(values)], values, ints, depth)
+        return self.describe(type(value).__name__, ORDINALS[: len(values)], values, ints, depth)
 
     def _is_recorded(self, value: Any) -> bool:
         return self._kind(type(value)) in (wire.TENSOR, wire.NESTED)
@@ -202,7 +208,7 @@ class Describer:
         )
         return lambda owner: (names, [getattr(owner, name, UNREAD) for name in names])
 
-    def _new_layout(self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int) -> _Layout:
+    def _new_layout(self, owner: str | type, names: Sequence[str], values: Sequence[Any]) -> Layout:
         fields = []
         steps = []
         for index, (name, value) in enumerate(zip(names, values, strict=True)):
@@ -213,9 +219,9 @@ class Describer:
             fields.append([name, kind, "unread" if value is UNREAD else _type_name(type(value))])
         title = owner if isinstance(owner, str) else _type_name(owner)
         payload = _layout_payload(title, fields, self.pointers)
-        return _Layout(self.recorder.new_definition(wire.DEFINE_LAYOUT, payload), tuple(steps))
+        return Layout(self.recorder.new_definition(wire.DEFINE_LAYOUT, payload), tuple(steps))
 
-    def _new_signature(self, layout: _Layout, key: list[Any]) -> int:
+    def _new_signature(self, layout: Layout, key: list[Any]) -> int:
         slots: list[int] = []
         at = 1
         for _, kind, _ in layout.steps:
@@ -256,7 +262,7 @@ class Describer:
         return number
 
 
-_ORDINALS = tuple(str(n) for n in range(MAX_SEQUENCE))
+ORDINALS = tuple(str(n) for n in range(MAX_SEQUENCE))
 
 
 def _read_dict(owner: Any) -> tuple[Sequence[str], Sequence[Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .probe import Probe, Site
-from .selectors import Reader, SelectorError, compile_selector
+from .selectors import CALL, Selector, SelectorError, compile_selector
 
 
 class CannotWrap(Exception):
@@ -65,7 +65,7 @@ def _compile(
     parameters = _parameters(function)
     for side, texts in (("before", before), ("after", after)):
         names: list[str] = []
-        readers: list[Reader] = []
+        readers: list[Selector] = []
         for text in _expand(texts, parameters):
             try:
                 if text.startswith("step:"):
@@ -99,8 +99,8 @@ def _expand(texts: Sequence[str], parameters: Sequence[str]) -> list[str]:
     return expanded
 
 
-def _step_reader(probe: Probe, read: Reader) -> Reader:
-    return lambda args, kwargs, result: probe.step_of(read(args, kwargs, result))
+def _step_reader(probe: Probe, read: Selector) -> Selector:
+    return Selector(CALL, call=lambda args, kwargs, result: probe.step_of(read(args, kwargs, result)))
 
 
 def _parameters(function: types.FunctionType) -> list[str]:
@@ -115,21 +115,21 @@ def _parameters(function: types.FunctionType) -> list[str]:
 
 def _make_wrapper(probe: Probe, site: Site, function: types.FunctionType) -> Callable[..., Any]:
     is_compiling = _is_compiling()
-    enter, leave, raised = probe.before, probe.after, probe.raised
+    name, enter, leave, raised = probe.entries(site)
 
     @functools.wraps(function)
     def sgltrace_wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not site.on:
+        if is_compiling():
             return function(*args, **kwargs)
-        thread = enter(site, args, kwargs)
+        thread = enter(name, args, kwargs)
         if thread is None:
             return function(*args, **kwargs)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            raised(site, thread, error)
+            raised(name, thread, error)
             raise
-        leave(site, thread, args, kwargs, result)
+        leave(name, thread, args, kwargs, result)
         return result
 
     sgltrace_wrapper.__sgltrace_site__ = site.ident  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from typing import Any
 from . import wire
 from .describe import Describer
 from .recorder import Recorder, RecorderStopped
-from .selectors import Reader
+from .selectors import RETURN, Selector
 
 _LINKS = 64  # results whose step is remembered until they are processed
 
@@ -57,8 +57,8 @@ class Site:
         self.quiet = "quiet" in flags
         self.on = True
         self.why_off: str | None = None
-        self.before: tuple[Reader, ...] = ()
-        self.after: tuple[Reader, ...] = ()
+        self.before: tuple[Selector, ...] = ()
+        self.after: tuple[Selector, ...] = ()
         self.before_names: tuple[str, ...] = ()
         self.after_names: tuple[str, ...] = ()
         self.before_owner = f"{number} before"
@@ -85,12 +85,21 @@ class Probe:
         self.on_problem: Callable[[str], None] | None = None
         self._threads: dict[int, ThreadState] = {}
         self._links: dict[int, int] = {}
-        self._last_step = 0
+        self.last_step = 0
+
+    def entries(self, site: Site) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """What a wrapper calls: before, after and when the function raised; and what it names the site there."""
+        return site, self.before, self.after, self.raised
+
+    def modules_loaded(self) -> None:
+        """More modules were imported, torch perhaps among them."""
 
     # Called by the wrappers. They return what must be handed to ``after``, or None if the call is not recorded.
 
     def before(self, site: Site, args: Sequence[Any], kwargs: dict[str, Any]) -> ThreadState | None:
         """A wrapped function is about to be called."""
+        if not site.on:
+            return None
         try:
             thread = self._thread()
             if site.flags:
@@ -113,10 +122,7 @@ class Probe:
                 )
             if site.flags:
                 self._leave(site, thread, raised=False)
-                if "step" in site.flags and result is not None:
-                    self._link(result)
-                if "process" in site.flags and self.on_process is not None:
-                    self.on_process(args)
+                self.returned(site, args, result)
         except Exception as error:
             self.failed(site, error)
 
@@ -124,7 +130,7 @@ class Probe:
         """The wrapped function raised ``error``."""
         try:
             if self._wanted(site, thread):
-                self._record(wire.RAISE, site, thread, (_the_result,), ("raised",), "raised", (), {}, error)
+                self._record(wire.RAISE, site, thread, _RESULT, ("raised",), "raised", (), {}, error)
             if site.flags:
                 self._leave(site, thread, raised=True)
         except Exception as problem:
@@ -161,20 +167,30 @@ class Probe:
 
     def _note_flags(self, site: Site, thread: ThreadState, args: Sequence[Any]) -> None:
         flags = site.flags
-        if "open" in flags:
-            self._set_step(self._last_step + 1)
-        elif "step" in flags:
-            self._last_step += 1
-            self._set_step(self._last_step)
-            self.recorder.steps += 1
-            if self.on_step is not None:
-                self.on_step(self._last_step, args)
+        self.turn(site, args)
         if "capture" in flags:
             thread.captures += 1
         if "replay" in flags:
             thread.replays += 1
         if "graph begin" in flags:
             thread.graphs += 1
+
+    def turn(self, site: Site, args: Sequence[Any]) -> None:
+        """Begin a turn or a step, if the site is where that happens."""
+        if "open" in site.flags:
+            self._set_step(self.last_step + 1)
+        elif "step" in site.flags:
+            self.last_step += 1
+            self._set_step(self.last_step)
+            if self.on_step is not None:
+                self.on_step(self.last_step, args)
+
+    def returned(self, site: Site, args: Sequence[Any], result: Any) -> None:
+        """Remember the step of a result, or learn what process this is, if the site is where that happens."""
+        if "step" in site.flags and result is not None:
+            self._link(result)
+        if "process" in site.flags and self.on_process is not None:
+            self.on_process(args)
 
     def _leave(self, site: Site, thread: ThreadState, raised: bool) -> None:
         flags = site.flags
@@ -202,7 +218,7 @@ class Probe:
             self.active = step >= first and (last is None or step < last) and (step - first) % self.every == 0
 
     def _link(self, result: Any) -> None:
-        self._links[id(result)] = self._last_step
+        self._links[id(result)] = self.last_step
         if len(self._links) > _LINKS:
             del self._links[next(iter(self._links))]
 
@@ -217,7 +233,7 @@ class Probe:
         kind: int,
         site: Site,
         thread: ThreadState,
-        readers: tuple[Reader, ...],
+        readers: tuple[Selector, ...],
         names: tuple[str, ...],
         owner: str,
         args: Sequence[Any],
@@ -244,11 +260,10 @@ class Probe:
                 elif thread.replays:
                     phase = wire.REPLAY
                 else:
-                    phase = wire.EAGER if self._last_step else wire.WARM_UP
+                    phase = wire.EAGER if self.last_step else wire.WARM_UP
                 self.recorder.record(kind, site.number, signature, ints, phase, thread.number, time_ns)
         finally:
             thread.busy = False
 
 
-def _the_result(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
-    return result
+_RESULT = (Selector(RETURN),)

@@ -8,12 +8,14 @@ module raises, its callers turn into "recording stopped", never into an error of
 # ruff: noqa: PTH108, PTH118, PTH123, SIM105
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import struct
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
 from . import wire
@@ -41,7 +43,12 @@ class Mapping:
         finally:
             os.close(fd)
         self.size = size
-        self.path = path
+
+    def address(self) -> int:
+        """Where it is mapped."""
+        import ctypes
+
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
 
 class Recorder:
@@ -59,9 +66,10 @@ class Recorder:
         self.lock = threading.Lock()
         self.stopped: str | None = None
         self.step = 0
-        self.steps = 0
         self.records = 0
         self.not_taken = 0
+        self.fast: Any = None
+        """The C part, where it is in use: it holds the memory that is written to, and counts."""
         self.generation = 0  # counts segments and forgotten definitions
         self._head: Mapping | None = Mapping(os.path.join(folder, name + ".head"), wire.HEAD_SIZE)
         self._segment: Mapping | None = None
@@ -72,10 +80,9 @@ class Recorder:
         self._kept: list[tuple[int, int, int]] = []  # segment number, its size, records before it
         self._dropped_records = 0
         self._dropped_segments = 0
-        self._cost_ns = 0
-        self._samples = 0
+        self._warm_ns = self._warm = self._cold_ns = self._cold = 0
         self._definitions = 0
-        self._next_id = 1
+        self._ids = itertools.count(1)
         self._blobs: dict[int, tuple[int, bytes, tuple[int, ...]]] = {}
         self._defined: set[int] = set()
         self._bodies: dict[int, struct.Struct] = {}
@@ -88,8 +95,7 @@ class Recorder:
         """Give ``payload`` an id; it is written before the first record that needs it, once in each segment."""
         if len(payload) > wire.MAX_DEFINITION:
             raise ValueError(f"a definition of {len(payload)} bytes")
-        number = self._next_id
-        self._next_id += 1
+        number = next(self._ids)
         self._blobs[number] = (kind, payload, needs)
         return number
 
@@ -129,6 +135,7 @@ class Recorder:
         self, kind: int, site: int, signature: int, ints: Sequence[int], phase: int, thread: int, time_ns: int
     ) -> None:
         """Append one record. The caller holds ``lock``. Raises ``RecorderStopped`` or ``OSError``."""
+        before = self._definitions
         count = len(ints)
         length = wire.RECORD_SIZE + 8 * count
         if self._offset + length > self._end:
@@ -143,12 +150,31 @@ class Recorder:
             body = self._bodies[count] = struct.Struct(f"<IQIIHBBHH{count}q")
         self._append(body.pack(length, time_ns, self.step, signature, site, kind, phase, thread, count, *ints), length)
         self.records += 1
-        if self.records % _COST_SAMPLE == 0:
-            self._cost_ns += time.monotonic_ns() - time_ns
-            self._samples += 1
+        if self._definitions != before:
+            self._cold_ns += time.monotonic_ns() - time_ns
+            self._cold += 1
+        elif self.records % _COST_SAMPLE == 0:
+            self._warm_ns += time.monotonic_ns() - time_ns
+            self._warm += 1
             self.write_head()
 
+    def make_ready(self, length: int, signature: int) -> None:
+        """For the C part: there is room for a record of ``length`` bytes, and ``signature`` is defined."""
+        with self.lock:
+            if not self.fast.has_room(length):
+                self._rotate(length)
+            if signature:
+                self.ensure_defined(signature)
+                if not self.fast.has_room(length):
+                    self._rotate(length)
+                    self.ensure_defined(signature)
+
     def _append(self, body: bytes, length: int) -> None:
+        if self.fast is not None:
+            if not self.fast.append(body):
+                self._rotate(length)
+                self.fast.append(body)
+            return
         if self._offset + length > self._end:
             self._rotate(length)
         offset = self._offset
@@ -168,6 +194,8 @@ class Recorder:
         self._make_room(size)
         number = self._next_segment
         segment = Mapping(os.path.join(self.folder, f"{self.name}.{number}.seg"), size)
+        if self.fast is not None:
+            self.records = self.fast.counters()[0]
         header = wire.SEGMENT.pack(
             wire.SEGMENT_MAGIC,
             wire.VERSION,
@@ -181,6 +209,8 @@ class Recorder:
         segment.memory[: len(header)] = header
         self._segment, self._memory = segment, segment.memory
         self._offset, self._end = wire.SEGMENT_SIZE, size
+        if self.fast is not None:
+            self.fast.stream(segment.address(), wire.SEGMENT_SIZE, size, self._head.address())
         self._next_segment = number + 1
         self._kept.append((number, size, self.records))
         self._defined.clear()
@@ -209,6 +239,8 @@ class Recorder:
         """Bring the counters in the head up to date."""
         if self._head is None:
             return
+        if self.fast is not None:
+            self.records, self.not_taken, self._warm_ns, self._warm, self._cold_ns, self._cold = self.fast.counters()
         reason = (self.stopped or "").encode("utf-8", "replace")[: wire.MAX_REASON]
         first = self._kept[0][0] if self._kept else 0
         head = wire.HEAD.pack(
@@ -218,15 +250,16 @@ class Recorder:
             self.state,
             self.records,
             self._definitions,
-            self.steps,
             self.step,
             self._dropped_records,
             self._dropped_segments,
             self.not_taken,
             first,
             self._next_segment,
-            self._cost_ns,
-            self._samples,
+            self._warm_ns,
+            self._warm,
+            self._cold_ns,
+            self._cold,
             len(reason),
         )
         self._head.memory[: len(head)] = head
@@ -241,14 +274,17 @@ class Recorder:
 
     def abandon(self) -> None:
         """This is the child of a fork: the files stay the parent's, the first record opens new ones."""
+        if self.fast is not None:
+            self.fast.abandon()
         self.lock = threading.Lock()
         self._head = self._segment = self._memory = None
         self._offset = self._end = self._next_segment = 0
         self._kept = []
         self._defined.clear()
         self.generation += 1
-        self.records = self.steps = self.not_taken = 0
-        self._definitions = self._dropped_records = self._dropped_segments = self._cost_ns = self._samples = 0
+        self.records = self.not_taken = 0
+        self._definitions = self._dropped_records = self._dropped_segments = 0
+        self._warm_ns = self._warm = self._cold_ns = self._cold = 0
         self.state = wire.ARMED
 
     def end(self) -> None:

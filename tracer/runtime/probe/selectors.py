@@ -1,18 +1,17 @@
 """Selectors say what of a call is recorded: ``arg.batch``, ``self.bs``, ``return.next_token_ids``,
 ``return[0]``, ``arg.batch.reqs[*].kv_allocated_len``, and ``args`` for every parameter.
 
-A selector is compiled once, for one function's parameters, into a reader of ``(args, kwargs, result)``.
+A selector is compiled once, for one function's parameters.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .describe import UNREAD, read_attribute
-
-Reader = Callable[[Sequence[Any], dict[str, Any], Any], Any]
 
 _PART = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+|\*)\]")
 _ROOT = re.compile(r"(self|return|arg\.[A-Za-z_]\w*)")
@@ -23,7 +22,42 @@ class SelectorError(ValueError):
     """A selector that cannot be read or does not fit the function."""
 
 
-def compile_selector(text: str, parameters: Sequence[str]) -> Reader:
+SELF_OR_ARGUMENT, RETURN, CALL = 1, 2, 3
+EVERY = "[*]"
+
+
+class Selector:
+    """Reads one value of a call: from where (``root``, an argument's ``position`` and ``name``), then along ``parts``.
+
+    A part is an attribute's name, an index, or ``EVERY``. ``call`` stands in for all of that where it is set.
+    """
+
+    __slots__ = ("call", "name", "parts", "position", "root")
+
+    def __init__(
+        self, root: int, position: int = 0, name: str | None = None, parts: tuple[str | int, ...] = (),
+        call: Callable[[Sequence[Any], dict[str, Any], Any], Any] | None = None,
+    ) -> None:
+        self.root = root
+        self.position = position
+        self.name = name
+        self.parts = parts
+        self.call = call
+
+    def __call__(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
+        """The value; ``UNREAD`` where there is none."""
+        if self.call is not None:
+            return self.call(args, kwargs, result)
+        if self.root == RETURN:
+            value = result
+        elif self.position < len(args):
+            value = args[self.position]
+        else:
+            value = UNREAD if self.name is None else kwargs.get(self.name, UNREAD)
+        return _walk(value, self.parts) if self.parts else value
+
+
+def compile_selector(text: str, parameters: Sequence[str]) -> Selector:
     """The reader for ``text``; raises ``SelectorError`` if it names no parameter of the function."""
     root = _ROOT.match(text)
     if root is None:
@@ -35,42 +69,23 @@ def compile_selector(text: str, parameters: Sequence[str]) -> Reader:
         if part is None:
             raise SelectorError(f"'{text}' cannot be read from '{text[at:]}' on")
         name, index = part.groups()
-        parts.append(name if name is not None else "[*]" if index == "*" else int(index))
+        parts.append(sys.intern(name) if name is not None else EVERY if index == "*" else int(index))
         at = part.end()
-    return _follow(_root_reader(root.group(), parameters), tuple(parts))
-
-
-def _root_reader(root: str, parameters: Sequence[str]) -> Reader:
-    if root == "return":
-        return lambda args, kwargs, result: result
-    if root == "self":
-        return lambda args, kwargs, result: args[0] if args else UNREAD
-    name = root.removeprefix("arg.")
-    if name not in parameters:
-        raise SelectorError(f"no parameter '{name}', there are {', '.join(parameters) or 'none'}")
-    position = list(parameters).index(name)
-
-    def argument(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
-        return args[position] if position < len(args) else kwargs.get(name, UNREAD)
-
-    return argument
-
-
-def _follow(root: Reader, parts: tuple[str | int, ...]) -> Reader:
-    if not parts:
-        return root
-
-    def followed(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
-        return _walk(root(args, kwargs, result), parts)
-
-    return followed
+    if root.group() == "return":
+        return Selector(RETURN, parts=tuple(parts))
+    if root.group() == "self":
+        return Selector(SELF_OR_ARGUMENT, parts=tuple(parts))
+    argument = root.group().removeprefix("arg.")
+    if argument not in parameters:
+        raise SelectorError(f"no parameter '{argument}', there are {', '.join(parameters) or 'none'}")
+    return Selector(SELF_OR_ARGUMENT, list(parameters).index(argument), argument, tuple(parts))
 
 
 def _walk(value: Any, parts: tuple[str | int, ...]) -> Any:
     for at, part in enumerate(parts):
         if value is None or value is UNREAD:
             return value
-        if part == "[*]":
+        if part is EVERY:
             if type(value) not in (list, tuple) or len(value) > MAX_MAPPED:
                 return UNREAD
             rest = parts[at + 1 :]

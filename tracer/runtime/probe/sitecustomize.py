@@ -3,8 +3,8 @@
 Any Python may meet this file, so it keeps to what every Python 3 reads, and does nothing before 3.10.
 """
 
-# No pathlib.
-# ruff: noqa: PTH100, PTH120
+# No pathlib, no annotations.
+# ruff: noqa: ANN202, PTH100, PTH120
 import os
 import sys
 

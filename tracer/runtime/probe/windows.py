@@ -110,8 +110,9 @@ class Timeline:
     def stop(self) -> str:
         """End and save; returns what to tell the user."""
         self.tracer.stop()
-        self.tracer.save(self.path + ".new")
-        os.replace(self.path + ".new", self.path)
+        unfinished = self.path.removesuffix(".json") + ".new.json"
+        self.tracer.save(unfinished)
+        os.replace(unfinished, self.path)
         return f"timeline of {len(self.steps)} steps saved as {os.path.basename(self.path)}"
 
 

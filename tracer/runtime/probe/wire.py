@@ -48,10 +48,14 @@ FIELD_KINDS = ("none", "other", "tensor", "flag", "enum", "nested", "int", "list
 # dtype's text id, device's text id, number of dimensions; then sizes and strides as int64
 TENSOR_HEAD = struct.Struct("<III")
 
-# magic, version, pid, state, records, definitions, steps, last step, records dropped (ring), segments dropped,
-# records not taken (re-entrant or too large), first segment, last segment, own cost ns (sampled), samples,
-# reason's length; then the reason in UTF-8
-HEAD = struct.Struct("<8sIIQQQQQQQQQQQQQ")
+# magic, version, pid, and the counters below; then the reason, of the length that the last one says, in UTF-8.
+# ``dropped_*`` went out of the ring; ``not_taken`` were re-entrant or too large; the recorder's own cost is that of
+# ``warm`` records (one in eight is timed) and of ``cold`` ones, in which something was seen for the first time.
+HEAD = struct.Struct("<8sII14Q")
+HEAD_COUNTERS = (
+    "state", "records", "definitions", "last_step", "dropped_records", "dropped_segments", "not_taken",
+    "first_segment", "next_segment", "warm_ns", "warm", "cold_ns", "cold", "reason",
+)
 HEAD_SIZE = 4096
 ARMED, RECORDING, STOPPED, ENDED = 0, 1, 2, 3
 STATE_NAMES = ("armed", "recording", "stopped", "ended")
