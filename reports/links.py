@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from sgltrace.errors import UsageError
 from sgltrace.model import Source
 from sgltrace.reports.text import ROOT, file_name, visible
@@ -37,7 +39,7 @@ class Links:
         """``functions`` gives the module page (a file relative to the report) of each function with a page."""
         self._pages = functions
         self._functions = {
-            name: f"{ROOT}{quote(page)}#{quote(anchor(name))}" for name, page in functions.items()
+            name: page_link(page, anchor(name)) for name, page in functions.items()
         }
         self._points = dict(addresses("points", points))
         self._release = source.version if source.version and _RELEASE.fullmatch(source.version) else None
@@ -47,19 +49,19 @@ class Links:
         """The coupling point's page, relative to the report; None where there is no such point."""
         return self._points.get(identifier)
 
-    def function(self, identifier: str) -> str | None:
+    def function(self, identifier: str) -> Markup | None:
         """A link to the function's page; None where it has none."""
         return self._functions.get(identifier)
 
-    def line(self, identifier: str, line: int) -> str | None:
+    def line(self, identifier: str, line: int) -> Markup | None:
         """A link to a line of the function's page."""
         page = self._pages.get(identifier)
-        return None if page is None else f"{ROOT}{quote(page)}#L{line}"
+        return None if page is None else page_link(page, f"L{line}")
 
-    def point(self, identifier: str) -> str | None:
+    def point(self, identifier: str) -> Markup | None:
         """A link to a coupling point's page."""
         file = self._points.get(identifier)
-        return None if file is None else f"{ROOT}{quote(file)}"
+        return None if file is None else page_link(file)
 
     def forge(self, file: str, line: int) -> str | None:
         """The line in the release on its forge, for a release that is published there."""
@@ -90,6 +92,11 @@ class EditorLinks:
         path = f"{self._folder}/{file}" if self._folder else file
         fill = {"path": quote(path), "file": quote(file), "line": str(int(line))}
         return re.sub(r"\{(path|file|line)\}", lambda found: fill[found[1]], self._template)
+
+
+def page_link(file: str, fragment: str = "") -> Markup:
+    """A link to a page of the report, fit for an attribute: quoting leaves nothing that HTML would read."""
+    return Markup(f"{ROOT}{quote(file)}{f'#{quote(fragment)}' if fragment else ''}")  # noqa: S704
 
 
 def anchor(identifier: str) -> str:

@@ -123,7 +123,7 @@ def _function_list(context: Context, site: Site) -> None:
 def _points_and_fields(context: Context, site: Site) -> None:
     addresses = field_addresses(context)
     site.page("points.html", "points.html", page="points", view=points_page(context))
-    crossing: dict[str, list[tuple[str, str]]] = {}
+    crossing: dict[str, list[tuple[Markup, str]]] = {}
     for view in point_pages(context, addresses):
         file = context.links.point_file(view.point.id)
         assert file is not None  # noqa: S101  (every point has a page)

@@ -61,7 +61,7 @@ def page_json(value: Any) -> Markup:
 def script_safe(text: str) -> str:
     """JSON text in which hidden characters are written out and no ``<`` is left."""
     if "\\u00" in text:  # json writes control characters below 0x20 itself
-        text = re.sub(r"(?<!\\)((?:\\\\)*)\\u00([01][0-9a-f])", r"\1⟦U+00\2⟧", text)
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\\u(00[01][0-9a-f])", lambda m: f"{m[1]}⟦U+{m[2].upper()}⟧", text)
     return visible(text).replace("<", "\\u003c")
 
 

@@ -29,6 +29,7 @@ from sgltrace.model import (
     Verdict,
     Worker,
 )
+from sgltrace.reports.runs import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Step
 
 SRT = "sglang/srt"
 
@@ -688,3 +689,65 @@ def contract(at) -> list[ContractField]:
             "sliced with the worker's stride"),
         row("batch.spec_info.kv_indptr", None, "must stay unset", "None", "else the draft's metadata is read"),
     ]  # fmt: skip
+
+
+def sample_runs() -> list[Run]:
+    """One run of forty steps on two ranks that ends in a crash, as the join of a trace makes it."""
+    steps = []
+    for number in range(40):
+        batch = 1 + number % 8
+        for rank in (0, 1):
+            steps.append(
+                Step(
+                    number=number,
+                    rank=rank,
+                    mode="extend" if number == 0 else "decode",
+                    how="eager" if number == 0 else "replay",
+                    start_ms=12.5 * number + rank,
+                    duration_ms=9.0 + number % 5 + rank * 0.5,
+                    batch=batch,
+                    padded=None if number == 0 else 1 << (batch - 1).bit_length(),
+                    accept_lens=None if number == 0 else [1 + (number + i) % 4 for i in range(batch)],
+                    allocated=64 * batch + 8 * number,
+                    committed=64 * batch + 6 * number,
+                )
+            )
+    ids = Observed(
+        name="next_token_ids",
+        function=VERIFY,
+        line=0,
+        path="v2",
+        formula="(bs*num_draft_tokens,)",
+        verdict="confirmed",
+        shapes=[Shape(batch=b, shape=[b * 4], dtype="int32", how="replay", count=5, first_step=b, last_step=b + 32) for b in (1, 2, 8)],
+    )
+    stale = Observed(
+        name="topk_p",
+        function=KEEP_ROWS,
+        line=0,
+        formula="(bs, topk)",
+        verdict="refuted",
+        shapes=[Shape(batch=3, shape=[4, 1], dtype="float32", how="eager", count=2, first_step=3, last_step=19)],
+    )
+    return [
+        Run(
+            name="h200-eagle3",
+            version="0.0.1",
+            command="python -m sglang.launch_server --speculative-algorithm EAGLE3",
+            path="v2",
+            config={"topk": 1, "num_steps": 3, "num_draft_tokens": 4},
+            ranks=[0, 1],
+            steps=steps,
+            tensors=[ids, stale],
+            points=[
+                PointEvidence(point="result-stride", verdict="confirmed", observed=[ids]),
+                PointEvidence(point="draft-state-stale", verdict="refuted", observed=[stale]),
+            ],
+            contract=[ContractEvidence(path="v2", field="result.next_token_ids", verdict="confirmed", observed=[ids])],
+            edges=[(RUN_BATCH, V2, 39), (V2, VERIFY, 39)],
+            missing_edges=[(RESULT, PREPARE, 3)],
+            crashes=[Crash(rank=1, why="killed by signal 9", last_steps=["run_batch bs=7", "verify_v2 bs=7", "replay bs=8"])],
+            unattached=["pid 4242: started with -I, which keeps sitecustomize out"],
+            notes=["The window of the timeline was closed after 40 steps."],
+        )
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
 from sgltrace.model import CallEdge
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import STEP
@@ -21,7 +23,7 @@ class Call:
 
     function: FunctionLink
     line: int
-    site: str | None
+    site: Markup | None
     """Link to the calling line."""
     guards: list[GuardText]
     virtual: bool

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sgltrace.model import DESIGNS, CouplingPoint, Guard, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import module, short
@@ -23,7 +25,7 @@ class FunctionLink:
     id: str
     name: str
     module: str
-    url: str | None
+    url: Markup | None
     component: str
     hue: int
 
@@ -54,7 +56,7 @@ class PointRow:
     """A coupling point as a row of a table."""
 
     id: str
-    url: str
+    url: Markup
     title: str
     kind: str
     v1: str | None
@@ -139,7 +141,7 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
     ends = sorted({short(place.function) for place in (*point.producers, *point.consumers)})
     return PointRow(
         id=point.id,
-        url=context.links.point(point.id) or "",
+        url=context.links.point(point.id) or Markup(),
         title=point.title,
         kind=point.kind,
         v1=point.severity.get("v1"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sgltrace.model import CouplingPoint, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import short
@@ -29,7 +31,7 @@ class Box:
     under: str
     full: str
     hue: int
-    url: str | None
+    url: Markup | None
 
 
 @dataclass(frozen=True)

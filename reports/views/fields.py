@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sgltrace.model import Access, Field
 from sgltrace.reports.context import Context
-from sgltrace.reports.text import ROOT, file_name
+from sgltrace.reports.links import page_link
+from sgltrace.reports.text import file_name
 from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
 
 PAGE = 1200
@@ -36,7 +39,7 @@ class FieldSection:
     anchor: str
     writes: list[AccessRow]
     reads: list[AccessRow]
-    points: list[tuple[str, str]]
+    points: list[tuple[Markup, str]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class FieldLine:
     cls: str
     role: str
     name: str
-    url: str
+    url: Markup
     writes: int
     reads: int
     writers: dict[str, int]
@@ -81,18 +84,18 @@ class FieldLine:
         return told
 
 
-def field_addresses(context: Context) -> dict[str, str]:
+def field_addresses(context: Context) -> dict[str, Markup]:
     """The address of each field's section, by ``Class.field``, the class named with and without its module."""
     found = {}
     for page in field_pages(context, {}):
         for section in page.sections:
-            address = f"{ROOT}{page.file}#{section.anchor}"
+            address = page_link(page.file, section.anchor)
             found[f"{page.cls}.{section.name}"] = address
             found.setdefault(f"{page.cls.rpartition(':')[2]}.{section.name}", address)
     return found
 
 
-def field_lines(context: Context, addresses: dict[str, str]) -> list[FieldLine]:
+def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLine]:
     """All fields in one table."""
     return [
         FieldLine(
@@ -110,7 +113,7 @@ def field_lines(context: Context, addresses: dict[str, str]) -> list[FieldLine]:
     ]
 
 
-def field_pages(context: Context, points: dict[str, list[tuple[str, str]]]) -> Iterator[FieldsPage]:
+def field_pages(context: Context, points: dict[str, list[tuple[Markup, str]]]) -> Iterator[FieldsPage]:
     """The pages of each class. ``points`` gives the coupling points (link, title) that cross through a field."""
     by_class: dict[str, list[Field]] = {}
     for field in context.index.fields:
@@ -137,7 +140,7 @@ def _parts(fields: list[Field]) -> list[list[Field]]:
     return parts
 
 
-def _section(context: Context, field: Field, points: dict[str, list[tuple[str, str]]]) -> FieldSection:
+def _section(context: Context, field: Field, points: dict[str, list[tuple[Markup, str]]]) -> FieldSection:
     short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"
     return FieldSection(
         name=field.field,

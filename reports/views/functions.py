@@ -23,7 +23,7 @@ class Site:
     """A line at which an edge is taken, and its conditions; ``url`` leads to the line in the caller's page."""
 
     line: int
-    url: str | None
+    url: Markup | None
     guards: list[GuardText]
 
 
@@ -79,7 +79,7 @@ class FunctionPart:
     callers: list[Neighbour]
     callees: list[Neighbour]
     unresolved: list[UnresolvedCall]
-    points: list[tuple[str, str, str]]
+    points: list[tuple[Markup, str, str]]
     """Coupling points with an end here: link, title, what this end is."""
 
 
@@ -116,9 +116,9 @@ class ModulePages:
         self._edges: dict[tuple[str, str], Markup] = {}
         self._ways: dict[tuple[str, str], Markup | None] = {}
         self._ran = {(caller, callee): count for run in context.runs for caller, callee, count in run.edges}
-        self._points: dict[str, list[tuple[str, str, str]]] = {}
+        self._points: dict[str, list[tuple[Markup, str, str]]] = {}
         for point in context.index.coupling_points:
-            url = context.links.point(point.id) or ""
+            url = context.links.point(point.id) or Markup()
             ends = [(place.function, "fixes it") for place in point.producers]
             ends += [(place.function, "relies on it") for place in point.consumers]
             for function, end in dict.fromkeys(ends):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from sgltrace.model import DESIGNS, CouplingPoint, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.runs import Observed
@@ -73,7 +75,7 @@ class PointPage:
     producers: list[EndCode]
     consumers: list[EndCode]
     crossing: Crossing
-    fields: list[tuple[str, str | None]]
+    fields: list[tuple[str, Markup | None]]
     evidence: list[tuple[str, str, list[Observed]]]
     """Run, verdict, what was seen."""
     related: list[PointRow]
@@ -93,7 +95,7 @@ def points_page(context: Context) -> PointsPage:
     )
 
 
-def point_pages(context: Context, fields: dict[str, str]) -> list[PointPage]:
+def point_pages(context: Context, fields: dict[str, Markup]) -> list[PointPage]:
     """The page of each coupling point. ``fields`` gives the address of a field's section."""
     points = ordered(context.index.coupling_points)
     rows = {point.id: point_row(context, point) for point in points}

@@ -1,0 +1,98 @@
+"""Fixtures for the report's tests in a real browser: one Chromium, and a report of the sample index."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+from sample_index import DictSource, sample_files, sample_index, sample_runs
+
+from sgltrace.reports import ReportOptions, render
+
+NODE_TESTS = Path(__file__).parent / "browser"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium() -> str:
+    """The browser on this machine. Without one the tests are skipped, but for CI, which installs it."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        message = "no Chromium here; `apt-get install chromium` brings it"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    executable = chromium()
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The text of axe-core, installed from its lock file when it is not there yet."""
+    script = NODE_TESTS / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=NODE_TESTS, check=True, capture_output=True)
+    return script.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the sample's report, with runs."""
+    folder = tmp_path_factory.mktemp("report")
+    render(sample_index(), DictSource(sample_files()), folder, ReportOptions(editor="vscode", runs=sample_runs()))
+    return folder
+
+
+@dataclass
+class Visit:
+    """A page, and what went wrong on it: console errors, uncaught exceptions, requests that are not for files."""
+
+    page: Page
+    folder: Path
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def go(self, address: str) -> Page:
+        self.page.goto(f"{(self.folder / address.partition('#')[0]).as_uri()}{''.join(address.partition('#')[1:])}")
+        return self.page
+
+    def rows(self) -> list[str]:
+        """The first cells of the rows that a filtered table shows."""
+        return self.page.locator("table.points tbody tr:visible th, table.rows tbody tr:visible th").all_inner_texts()
+
+
+def watch(page: Page, folder: Path) -> Visit:
+    visit = Visit(page, folder)
+
+    def requested(request: Request) -> None:
+        if not request.url.startswith((folder.as_uri(), "data:", "blob:")):
+            visit.requests.append(request.url)
+
+    page.on("console", lambda message: visit.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: visit.errors.append(str(error)))
+    page.on("request", requested)
+    return visit
+
+
+@pytest.fixture
+def visit(browser: Browser, report: Path) -> Iterator[Visit]:
+    """A fresh page on the sample's report. Nothing may go wrong on it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    visit = watch(context.new_page(), report)
+    yield visit
+    context.close()
+    assert visit.errors == []
+    assert visit.requests == []

@@ -1,0 +1,111 @@
+"""Small pieces of the report: visible characters, file names, highlighting, layout, ordering."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import json
+import re
+
+import pytest
+from pygments.lexers import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String
+from sample_index import FILES
+
+from sgltrace.reports import graph, highlight, layout, links, source, text
+from sgltrace.reports.site import page_json
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("plain", "plain"),
+        ("tab\tand\nline", "tab\tand\nline"),
+        ("a\u202eb", "a⟦U+202E⟧b"),
+        ("\x1b[31m", "⟦U+001B⟧[31m"),
+        ("zero\u200bwidth\ufeff", "zero⟦U+200B⟧width⟦U+FEFF⟧"),
+        ("\ud800", "⟦U+D800⟧"),
+        (text.ROOT, "⟦U+E000⟧"),
+        ("größe 大きさ", "größe 大きさ"),
+    ],
+)
+def test_hidden_characters_are_written_out(given, shown):
+    assert text.visible(given) == shown
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "<x>", "a" * 300, "", "..", "nul\0"])
+def test_a_file_name_stays_in_its_folder(name):
+    made = text.file_name(name)
+    assert re.fullmatch(r"[A-Za-z0-9_.~-]*", made) and len(made) < 120 and not made.startswith(".")
+
+
+def test_json_in_a_script_cannot_end_it():
+    made = page_json(["</script><!--", "\x1b\u202e", "\\u001b"])
+    assert "<" not in made
+    assert json.loads(made) == ["</script><!--", "⟦U+001B⟧⟦U+202E⟧", "\\u001b"]
+
+
+SOURCES = [inspect.getsource(module) for module in (graph, layout, links, source, text)] + list(FILES.values())
+# The first that holds a token's kind says its class.
+KINDS = (
+    (Keyword.Constant, "kc"), (Keyword.Type, ""), (Keyword, "k"), (Operator.Word, "k"), (Name.Function, "nf"),
+    (Name.Class, "nf"), (Name.Decorator, "nd"), (Comment, "c"), (String, "s"), (Number, "m"),
+)  # fmt: skip
+
+
+def by_pygments(code: str) -> list[tuple[str, str]]:
+    """Tokens with a class of the report's. Strings are one whatever is in them, and the rest is left out."""
+    found: list[tuple[str, str]] = []
+    for kind, value in PythonLexer(stripnl=False).get_tokens(code):
+        name = "bp" if value in ("self", "cls") else next((name for outer, name in KINDS if kind in outer), "")
+        if name == "s" and found and found[-1][0] == "s":
+            continue
+        if name:
+            found += [("s", "")] if name == "s" else [(name, part) for part in value.split()]
+    return found
+
+
+def by_us(code: str) -> list[tuple[str, str]]:
+    joined = "\n".join(highlight.highlight(code.split("\n")))
+    found: list[tuple[str, str]] = []
+    for name, value in re.findall(r'<span class="(\w+)">(.*?)</span>', joined, re.DOTALL):
+        if name == "s" and found and found[-1][0] == "s":
+            continue
+        found += [("s", "")] if name == "s" else [(name, part) for part in html.unescape(value).split()]
+    return found
+
+
+@pytest.mark.parametrize("code", SOURCES, ids=range(len(SOURCES)))
+def test_highlighting_agrees_with_pygments(code):
+    code = re.sub(r"\bf(?=[\"'])", "", code)  # Pygments looks into the fields of an f-string
+    assert by_us(code) == by_pygments(code)
+
+
+def test_highlighted_lines_close_what_they_open_and_lose_nothing():
+    code = 'x = """a <b>\n& \u202e c"""\ny = f"{x!r}" # <i>'
+    lines = highlight.highlight(code.split("\n"))
+    assert all(line.count("<span") == line.count("</span>") for line in lines)
+    assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lines))) == text.visible(code)
+
+
+def test_lines_are_counted_as_python_counts_them():
+    reader = source.SourceReader(type("S", (), {"read": lambda self, path: b"\xef\xbb\xbfa\r\nb\x0cc\rd"})())
+    assert reader.lines("x.py") == ["a", "b\x0cc", "d"]
+
+
+def test_marked_lines_that_meet_share_an_excerpt():
+    reader = source.SourceReader(type("S", (), {"read": lambda self, path: b"\n".join(b"x%d" % i for i in range(1, 60))})())
+    found = reader.around("x.py", (1, 59), {5: "a", 12: "b", 40: "c"}, 4)
+    assert [(e.lines[0].number, e.lines[-1].number) for e in found] == [(1, 16), (36, 44)]
+    assert [line.number for e in found for line in e.lines if line.note] == [5, 12, 40]
+
+
+def test_the_layout_has_every_function_once_and_no_card_over_another():
+    modules = {f"c{c}": {f"m{c}.{m}": [f"f{i}" for i in range((m * 7 + c) % 40 + 1)] for m in range(9)} for c in range(7)}
+    made = layout.layout(modules)
+    assert [card.functions for card in made.cards] == [rows for by in modules.values() for rows in by.values()]
+    boxes = [(card.x, card.y, card.x + layout.CARD_WIDTH, card.y + card.height) for card in made.cards]
+    for at, (ax, ay, bx, by) in enumerate(boxes):
+        assert 0 <= ax and bx <= made.width and by <= made.height
+        for cx, cy, dx, dy in boxes[at + 1 :]:
+            assert bx <= cx or dx <= ax or by <= cy or dy <= ay
