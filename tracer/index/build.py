@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sgltrace import __version__
 from sgltrace.files import user_cache_dir
 from sgltrace.index import syntax as s
 from sgltrace.index.engine import Engine, Site
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.facts import Facts
+from sgltrace.index.phases import Phases
 from sgltrace.index.program import Program, line_of
+from sgltrace.index.roles import find_cast, find_processes
 from sgltrace.index.text import text
+from sgltrace.index.vocabulary import roles
 from sgltrace.model import CallEdge, CallSite, Function, Index, SkippedFile, Unresolved
 from sgltrace.progress import Progress
 from sgltrace.sources import SourceTree
@@ -23,9 +27,14 @@ from sgltrace.sources import SourceTree
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """How much to read, and where facts are kept. ``whole``: prefixes of modules to read besides what is needed."""
+    """How much to read, and where facts are kept.
+
+    ``whole``: prefixes of modules to read besides what is needed. ``followed``: classes whose modules are followed
+    where a package is searched for modules at run time; None for all of them.
+    """
 
     whole: tuple[str, ...] = ()
+    followed: tuple[str, ...] | None = field(default_factory=lambda: roles().followed)
     cache_dir: Path | None = field(default_factory=user_cache_dir)
     jobs: int | None = None
 
@@ -33,13 +42,17 @@ class IndexOptions:
 def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Program:
     """Resolve the program from its entry points. Raises InputError where the tree has no speculative worker."""
     with Facts(tree, options.cache_dir, options.jobs) as facts, _no_collection():
-        progress.stage("Resolving")
+        progress.stage("Resolving calls")
         engine = Engine(tree, facts)
-        module = engine.modules.load(f"{tree.package}.srt.managers.scheduler")
-        assert module is not None
-        engine.entry(module.functions["run_scheduler_process"])
+        engine.modules.followed = None if options.whole else options.followed
+        processes = find_processes(engine, roles())
+        for function in processes:
+            engine.entry(function)
         engine.run()
-    return Program(engine)
+        program = Program(engine)
+        program.cast = find_cast(program, roles(), processes)
+        program.phases = Phases(program, roles(), program.cast)
+    return program
 
 
 def build(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
@@ -49,25 +62,35 @@ def build(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
 
 def to_index(program: Program) -> Index:
     """The index of a resolved program."""
-    engine = program.engine
+    engine, cast = program.engine, program.cast
     return Index(
+        tool=f"sgltrace {__version__}",
         source=engine.tree.source,
-        entry_points={"v1": None, "v2": None},
-        functions=[_function(f) for _, f in sorted(program.functions.items())],
+        entry_points=cast.entry_points,
+        event_loops=[function.id for function in cast.event_loops],
+        processes=[function.id for function in cast.processes],
+        workers=cast.workers,
+        notes=cast.notes,
+        functions=[_function(program, f) for _, f in sorted(program.functions.items())],
         calls=_calls(program),
         unresolved=_unresolved(program),
         skipped=[SkippedFile(path, why) for path, why in sorted(engine.modules.skipped.items())],
     )
 
 
-def _function(function: FunctionInfo) -> Function:
+def _function(program: Program, function: FunctionInfo) -> Function:
+    outer = function
+    while outer.owner is None and outer.parent is not None:
+        outer = outer.parent
+    cls = None if outer.owner is None else outer.owner.name
     return Function(
         id=function.id,
         file=function.module.path,
         line=function.line,
         end_line=function.end_line,
-        phase=[],
-        paths=[],
+        phase=program.phases.phases(function),
+        paths=program.phases.paths(function),
+        component=roles().component(function.module.name, cls),
     )
 
 

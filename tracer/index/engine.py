@@ -86,6 +86,7 @@ class Engine:
         self.classes.on_field(self._declare_field)
         self.annotations: dict[int, Annotation] = {}
         self.edges: dict[tuple[FunctionInfo, FunctionInfo, str], list[Use]] = {}
+        self.constructed: dict[FunctionInfo, list[tuple[ClassInfo, Use]]] = {}
         self.sites: list[Site] = []
         self.reached: dict[FunctionInfo, None] = {}
         self._queue: deque[FunctionInfo] = deque()
@@ -287,6 +288,7 @@ class Engine:
             return
         site.bound.add((None, cls.ref))
         self.classes.instantiate(cls)
+        self.constructed.setdefault(site.function, []).append((cls, site))
         if cls.is_enum:
             return
         for name in ("__new__", "__init__"):
@@ -371,6 +373,9 @@ class Engine:
         if kind is Instance:
             self._load_instance(value, value.cls, name, use, result)  # type: ignore[union-attr]
         elif kind is ModuleRef:
+            if name == "__path__":
+                self.solver.add(result, self.modules_of(value.name, True))  # type: ignore[union-attr]
+                return
             found = self.member(value, name)  # type: ignore[arg-type]
             if found is not None:
                 self.solver.link(found, result)
@@ -386,7 +391,7 @@ class Engine:
             known = name in CONTAINER_METHODS
             self.solver.add(result, self.method(value, name) if known else OPAQUE)  # type: ignore[arg-type]
         elif kind is ModulesOf:
-            for module in self.modules.submodules(value.package):  # type: ignore[union-attr]
+            for module in self.modules.plugins(value.package):  # type: ignore[union-attr]
                 loaded = self.modules.load(module)
                 found = self.modules.lookup(loaded, name) if loaded is not None else None
                 if found is not None:

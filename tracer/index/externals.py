@@ -247,6 +247,15 @@ def _module_named(engine: Engine, site: Site, value: Value) -> None:
         engine.solver.add(site.result, OPAQUE)
 
 
+def _iter_modules(engine: Engine, site: Site) -> None:
+    container, row = engine.container_at(site, "generator"), engine.container_at(site, "tuple")
+    node = _first(site)
+    if node is not None:
+        engine.solver.link(node, row.item(1))
+    engine.solver.add(container.element, row)
+    engine.solver.add(site.result, container)
+
+
 def _callbacks(engine: Engine, site: Site) -> None:
     """Functions that are handed to the outside may be called from there."""
     for name, node in site.args:
@@ -268,7 +277,8 @@ _MODELS: dict[str, Model] = {
     "builtins.int": _special("__int__"), "builtins.float": _special("__float__"), "builtins.type": _type_of,
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "copy.copy": _same, "copy.deepcopy": _same,
     "dataclasses.replace": _same, "typing.cast": _second, "torch.compile": _same, "torch.jit.script": _same,
-    "importlib.import_module": _import_module, "weakref.proxy": _same, "torch.no_grad": _same,
+    "importlib.import_module": _import_module, "pkgutil.iter_modules": _iter_modules,
+    "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "torch.no_grad": _same,
     "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same, "contextlib.contextmanager": _same,
     "contextlib.nullcontext": _same, "torch.inference_mode": _same, "triton.jit": _same, "threading.Lock": _empty("lock"),
     "builtins.staticmethod": _same, "builtins.classmethod": _same, "builtins.property": _same,

@@ -5,6 +5,7 @@ Imports are followed when a name is asked for, so that only modules that matter 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sgltrace.index import syntax as s
@@ -28,6 +29,7 @@ class Modules:
             ".".join(parts[:i]) for parts in (name.split(".") for name in tree.modules) for i in range(1, len(parts))
         }
         self.skipped: dict[str, str] = {}
+        self.followed: tuple[str, ...] | None = None
         self._refs: dict[str, ModuleRef] = {}
         self._externals: dict[str, Node] = {}
 
@@ -76,6 +78,15 @@ class Modules:
         """The modules directly inside a package, sorted."""
         prefix = f"{package}."
         return [name for name in self._tree.modules if name.startswith(prefix) and "." not in name[len(prefix) :]]
+
+    def plugins(self, package: str) -> list[str]:
+        """The modules of a package that are found by iterating over it, as far as they are to be followed."""
+        names = self.submodules(package)
+        if self.followed is not None:
+            wanted = re.compile(rb"^class (?:%s)\b" % "|".join(self.followed).encode(), re.MULTILINE)
+            names = [name for name in names if wanted.search(self._tree.read_module(name))]
+        self._facts.prefetch(names)
+        return names
 
     def prefetch(self, names: list[str]) -> None:
         """Begin to read modules that will be asked for."""

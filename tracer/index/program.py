@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.engine import Engine, Use
@@ -11,6 +12,10 @@ from sgltrace.index.guards import Guards
 from sgltrace.index.text import text
 from sgltrace.index.values import Value
 from sgltrace.sources import SourceTree
+
+if TYPE_CHECKING:
+    from sgltrace.index.phases import Phases
+    from sgltrace.index.roles import Cast
 
 
 class Program:
@@ -22,6 +27,10 @@ class Program:
         self.functions: dict[str, FunctionInfo] = {}
         for function in engine.reached:
             self.functions.setdefault(function.id, function)
+        self.cast: Cast
+        """The parts found: process functions, scheduler, event loops, workers. Set once they are found."""
+        self.phases: Phases
+        """When each function runs, and on which path. Set once that is known."""
         self._guards: dict[FunctionInfo, Guards] = {}
         self._uses: dict[int, list[Use]] = {}
         for uses in engine.edges.values():
