@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = {"tracer": "sgltrace", "reports": "sgltrace.reports", "templates": "sgltrace.templates"}
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -45,16 +46,13 @@ def installed(wheel, tmp_path_factory) -> Path:
     return folder / "bin"
 
 
-def test_every_package_is_named_in_pyproject():
+def test_every_folder_with_code_is_a_package_named_in_pyproject():
     named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     found = set()
-    for folder, package in (
-        ("tracer", "sgltrace"),
-        ("reports", "sgltrace.reports"),
-        ("templates", "sgltrace.templates"),
-    ):
-        for init in (ROOT / folder).rglob("__init__.py"):
-            found.add(".".join([package, *init.parent.relative_to(ROOT / folder).parts]))
+    for folder, package in FOLDERS.items():
+        for place in {path.parent for path in (ROOT / folder).rglob("*.py")}:
+            assert (place / "__init__.py").is_file()
+            found.add(".".join([package, *place.relative_to(ROOT / folder).parts]))
     assert named == found
 
 
@@ -62,11 +60,10 @@ def test_wheel_holds_every_file_under_one_name(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {name.split("/")[0] for name in names} == {"sgltrace", f"sgltrace-{wheel.name.split('-')[1]}.dist-info"}
-    places = {"tracer": "sgltrace", "reports": "sgltrace/reports", "templates": "sgltrace/templates"}
-    for folder, place in places.items():
+    for folder, package in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
-                assert f"{place}/{path.relative_to(ROOT / folder).as_posix()}" in names
+                assert f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}" in names
 
 
 def test_clean_environment_has_no_generic_names(installed):
@@ -79,3 +76,9 @@ def test_clean_environment_has_no_generic_names(installed):
 def test_errors_of_the_installed_command(installed, tmp_path):
     done = subprocess.run([installed / "sgltrace", "index", tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+
+
+def test_installed_command_indexes_and_reports(installed, tmp_path):
+    done = run(installed / "sgltrace", "index", ROOT / "fixtures/toysgl", "-o", tmp_path / "out", cwd=tmp_path)
+    assert "call edges" in done.stdout
+    assert (tmp_path / "out/index.json").is_file() and (tmp_path / "out/report/index.html").is_file()

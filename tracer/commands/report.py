@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,8 +58,14 @@ def report(
             _render(made, tree, output, editor)
     page = ((output or found.report_folder) / "index.html").resolve()
     print(page)
-    if open_it and not webbrowser.open(page.as_uri()):
+    if open_it and not _opened(page):
         raise InputError(f"no browser could be started; open {page} yourself")
+
+
+def _opened(page: Path) -> bool:
+    import webbrowser
+
+    return webbrowser.open(page.as_uri())
 
 
 def check_editor(editor: str) -> None:

@@ -1,0 +1,138 @@
+"""``sgltrace index`` from end to end, on our own small engine of SGLang's shape."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+TOY = Path(__file__).parent.parent / "fixtures/toysgl/sglang"
+HEAVY = ("libcst", "networkx", "sympy", "jinja2", "rich.progress", "torch", "pygments", "zipfile", "subprocess")
+PROGRAM = """
+import sys
+from sgltrace import cli
+code = cli.run(sys.argv[2:])
+print([name for name in sys.argv[1].split(",") if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A folder with a copy of the engine as a checkout has it."""
+    folder = tmp_path_factory.mktemp("home")
+    shutil.copytree(TOY, folder / "repo/python/sglang", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def sgltrace(home: Path, *arguments: object, seed: str = "0") -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; its standard error ends with the heavy modules that it imported."""
+    environment = {**os.environ, "SGLTRACE_CACHE_DIR": str(home / "cache"), "PYTHONHASHSEED": seed}
+    command = [sys.executable, "-c", PROGRAM, ",".join(HEAVY), *map(str, arguments)]
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def first(home) -> subprocess.CompletedProcess[str]:
+    return sgltrace(home, "index", "repo")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_writes_a_workspace_and_says_what_it_took(home, first):
+    assert first.returncode == 0, first.stderr
+    for said in ("package sglang in ", "path v1", "path v2", "call edges", "unresolved", ".sgltrace/report/index.html"):
+        assert said in first.stdout
+    index = json.loads((home / ".sgltrace/index.json").read_text())
+    assert index["schema"] == "sgltrace.index/1"
+    assert (index["source"]["root"], index["source"]["kind"]) == ("repo/python", "folder")
+    assert all(function["file"].startswith("sglang/") for function in index["functions"])
+    assert (home / ".sgltrace/report/index.html").is_file()
+
+
+def test_an_unchanged_source_is_not_read_again_and_nothing_heavy_is_imported(home, first):
+    before = content(home / ".sgltrace")
+    again = sgltrace(home, "index", "repo")
+    assert again.returncode == 0 and "unchanged" in again.stdout
+    assert again.stderr == "[]\n"
+    assert content(home / ".sgltrace") == before
+    assert set(again.stdout.splitlines()) > set(first.stdout.splitlines()) - {""}
+
+
+def test_the_same_input_gives_the_same_bytes(home, first):
+    other = sgltrace(home, "index", "repo", "-o", "other", "--jobs", 1, seed="1")
+    assert other.returncode == 0, other.stderr
+    ours, theirs = content(home / ".sgltrace"), content(home / "other")
+    for files in (ours, theirs):
+        files.pop("stamp.json")
+    assert ours == theirs
+
+
+def test_json_summary(home, first):
+    answer = json.loads(sgltrace(home, "index", "repo", "--json").stdout)
+    assert answer["unchanged"] is True
+    assert answer["report"] == ".sgltrace/report/index.html"
+    assert answer["functions"] > 100 and sum(answer["calls_by_kind"].values()) == answer["calls"]
+    assert set(answer["entry_points"]) == {"v1", "v2"}
+
+
+def test_queries_answer_from_the_workspace(home, first):
+    path = sgltrace(home, "path", "run_scheduler_process", "EAGLEWorkerV2.verify", "--json")
+    hops = json.loads(path.stdout)["path"]
+    assert hops[0]["caller"].endswith(":run_scheduler_process")
+    assert hops[-1]["callee"].endswith(":EAGLEWorkerV2.verify")
+    assert all(hop["callee"] == following["caller"] for hop, following in pairwise(hops))
+    assert "EAGLEWorkerV2.forward_batch_generation" in sgltrace(home, "callers", "EAGLEWorkerV2.verify").stdout
+
+
+def test_report_again_elsewhere_and_never_over_anothers_folder(home, first):
+    done = sgltrace(home, "report", "--output", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{(home / 'elsewhere/index.html').resolve()}\n"
+    assert content(home / "elsewhere") == content(home / ".sgltrace/report")
+    again = sgltrace(home, "report", "--output", "elsewhere")
+    assert again.returncode == 3 and "not an empty folder" in again.stderr
+
+
+def test_whole_reads_what_no_step_reaches(home, first):
+    (home / "repo/python/sglang/lonely.py").write_text("def nobody_calls_this():\n    pass\n")
+    found = {}
+    for options in ((), ("--whole",), ("--whole", "srt"), ("--whole", "lonely")):
+        done = sgltrace(home, "index", "repo", "-o", "whole", "--no-report", *options)
+        assert done.returncode == 0, done.stderr
+        found[options] = "nobody_calls_this" in (home / "whole/index.json").read_text()
+    assert list(found.values()) == [False, True, False, True]
+    assert not (home / "whole/report").exists()
+    (home / "repo/python/sglang/lonely.py").unlink()
+
+
+def test_a_change_is_seen_and_a_file_that_does_not_parse_is_told(home, first):
+    module = home / "repo/python/sglang/srt/mem_cache/chunk_cache.py"
+    text = module.read_text()
+    try:
+        module.write_text(text + "\nprint 'a statement of Python 2'\n")
+        done = sgltrace(home, "index", "repo", "-o", "changed", "--no-report")
+    finally:
+        module.write_text(text)
+    assert done.returncode == 0, done.stderr
+    assert "skipped     sglang/srt/mem_cache/chunk_cache.py: " in done.stdout
+    assert "EAGLEWorkerV2.verify" in (home / "changed/index.json").read_text()
+
+
+def test_sglang_without_a_speculative_worker_is_one_line(home, tmp_path):
+    for folder in ("srt/managers", "srt/layers"):
+        (tmp_path / "sglang" / folder).mkdir(parents=True)
+    (tmp_path / "sglang/srt/managers/scheduler.py").write_text("class Scheduler:\n    pass\n")
+    done = sgltrace(home, "index", tmp_path, "-o", tmp_path / "out")
+    assert done.returncode == 3
+    said = done.stderr.splitlines()[0]
+    assert said.startswith("sgltrace: ") and "specula" in said
+    assert not (tmp_path / "out").exists()

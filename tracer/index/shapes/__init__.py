@@ -1,0 +1,1 @@
+"""Symbolic shapes of tensors: a small abstract interpreter over the facts of modules."""
