@@ -118,6 +118,8 @@ class Facts:
     local: dict[str, s.Expr] = field(default_factory=dict)
     call_classes: dict[int, str | None] = field(default_factory=dict)
     returns: list[tuple[int, s.Expr, str | None]] = field(default_factory=list)
+    augmented: list[tuple[int, str, s.Expr]] = field(default_factory=list)
+    """``name += value`` of local names: line, name, value."""
 
 
 def annotation_class(node: s.Expr | None) -> str | None:
@@ -209,6 +211,8 @@ class Scanner:
                     self.target(target, value, line, "assign")
             case s.AugAssign(target=target, value=value, line=line):
                 self.expression(value, line)
+                if isinstance(target, s.Name):
+                    self.facts.augmented.append((line, target.id, value))
                 self.target(target, value, line, "augment")
             case s.If(test=test, body=body, orelse=orelse, line=line):
                 self.branch(test, body, orelse, line)
@@ -455,6 +459,14 @@ class Scanner:
                 self.facts.accesses.append(
                     Access(
                         self.function, arg.name, name, keyword_class, _line(arg.value, line), True, "keyword",
+                        arg.value, self.regime, self.scope, self.via, self.path,
+                    )
+                )
+            elif arg.name is not None and arg.name.startswith("speculative_") and self.words.is_config(arg.name):
+                # Arguments of the server that a helper is told to set: declare(server_args, speculative_x=...).
+                self.facts.accesses.append(
+                    Access(
+                        self.function, arg.name, name, None, _line(arg.value, line), True, "keyword",
                         arg.value, self.regime, self.scope, self.via, self.path,
                     )
                 )

@@ -22,6 +22,7 @@ STEP, START = "every step", "process start"
 
 def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     """Scan the program's functions and sort them into the engine's parts."""
+    _load(program, vocabulary)
     infos = _all_functions(program)
     fns = {info.id: _fn(info) for info in infos.values()}
     classes = {c.name: c for m in program.engine.modules.loaded.values() for c in m.classes.values()}
@@ -36,8 +37,18 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
         facts = Scanner(fn_id, info.parameters, info.body, info.owner.name if info.owner else None, predicates, {},
                         _typer(info)).facts
         made.add(facts)
+    made.generators = frozenset(i for i, info in infos.items() if info.is_generator)
     _join(made, program)
     return made
+
+
+def _load(program: Program, vocabulary: Vocabulary) -> None:
+    """Read the modules of the server's arguments and of the front process, which the scheduler's process may not reach."""
+    modules = program.engine.modules
+    wanted = sorted(vocabulary.names("config_gate", "modules"))
+    for name in sorted(program.tree.modules):
+        if any(name == f"{program.tree.package}.{w}" or name.startswith(f"{program.tree.package}.{w}.") for w in wanted):
+            modules.load(name)
 
 
 def _all_functions(program: Program) -> dict[str, FunctionInfo]:
@@ -118,6 +129,8 @@ def sort(made: u.Universe, calls: Graph, program: Program) -> None:
     loops = [f.id for f in made.fns.values() if made.is_a(f.cls, words.names("worker_dispatch", "schedulers")) and _loops(f)]
     entries = _entries(made)
     stop = frozenset(i for ids in entries.values() for i in ids)
+    made.entries = frozenset(i for role in ("v1", "v2", "target") for i in entries[role])
+    made.scheduler_classes = tuple(sorted({n for c in words.names("worker_dispatch", "schedulers") for n in made.lineage(c)}))
     made.paths = frozenset(p for p in ("v1", "v2") if entries[p])
     scheduler = {p: calls.reach(loops, SPEC, p, stop) for p in made.paths}
     plain = calls.reach(loops, "plain", None, stop)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sgltrace.coupling.regime import BATCH, NOTHING, PROCESS, Predicates, derived_predicate, enum_predicates, last_name
-from sgltrace.coupling.scan import Access, Branch, Call, Facts, Mention, Refusal, Scanner, Stride
+from sgltrace.coupling.scan import Access, Branch, Call, Facts, Mention, Refusal, Scanner, Stride, annotation_class
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index import syntax as s
 
@@ -74,9 +74,16 @@ class Universe:
     """The paths that the tree has."""
     call_classes: dict[int, str | None] = field(default_factory=dict)
     """The class of the object that a call is made on, by the call's identity."""
+    entries: frozenset[str] = frozenset()
+    """The methods by which a worker is handed a batch to run."""
+    generators: frozenset[str] = frozenset()
+    """Generator functions: what ``contextlib.contextmanager`` wraps."""
+    scheduler_classes: tuple[str, ...] = ()
+    """The scheduler's class and those it is mixed from."""
     width_fields: frozenset[str] = frozenset()
     """Fields that hold a speculative width, besides those that the vocabulary names."""
     _lineage: dict[str, frozenset[str]] = field(default_factory=dict)
+    _args: dict[str, bool] = field(default_factory=dict)
     _elsewhere: dict[str, bool] = field(default_factory=dict)
     _roles: dict[str, str] = field(default_factory=dict)
     _matches: dict[tuple[str, str, str], frozenset[str]] = field(default_factory=dict)
@@ -181,6 +188,19 @@ class Universe:
         if self.elsewhere(fn):
             score -= 25
         return score
+
+    def is_args(self, fn: Fn) -> bool:
+        """Whether a function works on the server's arguments when it starts: their methods, and helpers that take them."""
+        known = self._args.get(fn.id)
+        if known is None:
+            classes = self.vocabulary.names("config_gate", "args_classes")
+            known = self.is_a(fn.cls, classes) or (
+                fn.cls is None
+                and not fn.per_step
+                and any(annotation_class(p.annotation) in classes for p in fn.params)
+            )
+            self._args[fn.id] = known
+        return known
 
     def elsewhere(self, fn: Fn) -> bool:
         """Whether a function belongs to another platform than CUDA, or to another algorithm than the two paths'."""

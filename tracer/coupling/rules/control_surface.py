@@ -1,0 +1,98 @@
+"""Control surface: how a running server is asked and told about speculation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import callers, reads_of, step_reads
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import annotation_class
+from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.index import syntax as s
+
+
+class ControlSurface(Rule):
+    """Requests that change or report the server's state, and reach the draft worker or speculative values."""
+
+    kind = "control_surface"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Values that may be changed at run time, and requests that the draft worker must follow."""
+        requests = sorted(universe.vocabulary.names("control_surface", "requests"))
+        handlers = [
+            fn for fn in universe.fns.values()
+            if fn.id in universe.facts and any(universe.is_a(annotation_class(p.annotation), requests) for p in fn.params)
+        ]
+        allowed: dict[str, list] = {}
+        for fn in handlers:
+            for text in _texts(universe, fn.body()):
+                if universe.vocabulary.spec.is_config(text):
+                    allowed.setdefault(text, []).append(fn)
+        setters = {fn.id: fn for found in allowed.values() for fn in found}
+        speaking = [
+            fn for fn in handlers
+            if any(b.reading.known for b in universe.facts[fn.id].branches) and fn.id not in setters
+        ]
+        if setters:
+            reads = [
+                m for name in sorted(allowed) for m in universe.mentions.get(name, ())
+                if universe.fn(m).per_step and universe.fn(m).side == WORKER
+            ]
+            counters = [
+                a for a in step_reads(universe, universe.fields("metrics")) if a.function in setters or a.function in {x.id for x in speaking}
+            ]
+            yield Finding(
+                kind=self.kind,
+                title="Only acceptance thresholds may be changed while the server runs",
+                producers=[of(fn, f"lets {', '.join(sorted(n for n in allowed if fn in allowed[n]))} be changed", 5) for fn in setters.values()],
+                consumers=sites(reads, lambda m: f"takes {m.name} in each step", 5) + sites(counters, reads_of, 3),
+                binding_time="control request",
+                why=(
+                    "The request that changes the server's state accepts a list of names; widths and the algorithm are not on it, and what "
+                    "was bound at start would not follow. A toggle for operators needs a name of its own."
+                ),
+                refactor="Add a flag to the list, read it where the step is decided, and make it the same on all ranks.",
+                verdicts={d: (SOFT, "there is no way to tell a running server") for d in "ABC"},
+                fields=[f"ServerArgs.{n}" for n in sorted(allowed)],
+                weight=1,
+            )
+        workers = universe.vocabulary.spec.worker_fields
+        reach = [
+            a for a in universe.read(workers)
+            if a.function in {fn.id for fn in handlers} or _handles(universe, a.function)
+        ]
+        if reach:
+            inner = sorted({c for a in reach for c in universe.callees.get(a.function, ()) if universe.fns[c].cls and universe.role(universe.fns[c].cls) in ("spec_worker", "draft_worker")})
+            consumers = [of(universe.fns[c], "follows the request for the draft", 5) for c in inner] + sites(reach, reads_of, 3)
+            yield Finding(
+                kind=self.kind,
+                title="Flushes, weight updates and reports reach the draft worker while there is one",
+                producers=sites(reach, reads_of, 5),
+                consumers=consumers,
+                binding_time="control request",
+                why="These requests ask for a draft worker of the process. Turned off, it still holds weights and KV that must follow.",
+                refactor="None.",
+                verdicts={d: (NONE, "the draft worker stays, and is kept up") for d in "ABC"},
+            )
+
+
+def _texts(universe: Universe, body: list[s.Stmt]) -> set[str]:
+    out: set[str] = set()
+    for statement in body:
+        for name in ("value", "test", "iter"):
+            node = getattr(statement, name, None)
+            if node is not None and not isinstance(node, str | int | float | bool):
+                out |= {p.value for p in s.descend(node) if isinstance(p, s.Const) and isinstance(p.value, str)}
+        for block in s.blocks(statement):
+            out |= _texts(universe, block)
+    return out
+
+
+def _handles(universe: Universe, function: str) -> bool:
+    """Whether a scheduler function is called by a handler, or is one by its place in the dispatcher."""
+    fn = universe.fns[function]
+    return not fn.at_start and not fn.per_step and universe.is_a(fn.cls, universe.scheduler_classes)
+
+
+__all__ = ["ControlSurface", "callers"]

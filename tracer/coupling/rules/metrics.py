@@ -1,0 +1,87 @@
+"""Metrics: rates that are divided by the number of speculative steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, reads_of, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import OUTSIDE, WORKER, Universe
+
+
+class Metrics(Rule):
+    """Counters that only speculative steps advance, and divisions by them."""
+
+    kind = "metrics"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Counters of the scheduler and divisions by them; then counters of each request."""
+        names = universe.fields("metrics")
+        counts = [a for a in universe.written(names) if a.how == "augment" and universe.fn(a).per_step]
+        divided = [a for a in universe.read(names) if a.how == "divisor"]
+        fields = {a.field for a in divided}
+        reset = [a for a in universe.written(fields) if universe.fn(a).per_step and a.how != "augment"]
+        if counts and divided:
+            functions = {a.function for a in counts if a.field in fields or _same(a.field, fields)}
+            producers = sites([a for a in counts if a.function in functions], writes_of, 5)
+            for function in sorted(functions):
+                for caller in callers(universe, universe.fns[function]):
+                    if caller.per_step:
+                        producers.append(of(caller, "counts the step", 6, call_line(universe, caller, universe.fns[function])))
+                        lines = [b.line for b in universe.facts[caller.id].branches] if caller.id in universe.facts else []
+                        producers += [s for s in decides(universe, caller.id, lines) if s.line]
+            unguarded = [a for a in divided if not _guarded(universe, a)]
+            reason = (
+                "a log interval of off steps only divides by zero" if unguarded else "averages are diluted, or skip the off steps"
+            )
+            yield Finding(
+                kind=self.kind,
+                title="Acceptance rates are divided by the number of speculative steps",
+                producers=producers,
+                consumers=sites(unguarded, reads_of, 7) + sites(divided, reads_of, 5) + sites(reset, writes_of, 3),
+                binding_time="per log interval",
+                why=(
+                    "Each decode step of a speculative process counts as a speculative one. If off steps are not counted, an interval "
+                    "without any divides by zero"
+                    + (" in code that does not ask" if unguarded else "")
+                    + "; if they are, acceptance lengths are averaged with ones."
+                ),
+                refactor="Guard the division, and count on and off steps apart.",
+                verdicts={d: (SOFT, reason) for d in "ABC"},
+                formula="accept length = accepted tokens / speculative steps",
+                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in counts}),
+                weight=3,
+            )
+        requests = [
+            a for a in universe.written(names)
+            if universe.role(a.cls) == "request" and universe.fn(a).per_step and universe.fn(a).side in (WORKER, "scheduler")
+        ]
+        shown = [a for a in universe.read(names) if universe.fn(a).per_step and universe.fn(a).side == "scheduler"]
+        if requests and shown:
+            yield Finding(
+                kind=self.kind,
+                title="A request's acceptance figures count only what speculation resolves",
+                producers=sites(requests, writes_of, 5),
+                consumers=sites([a for a in shown if universe.role(a.cls) == "request"], reads_of, 5) + sites(shown, reads_of, 2),
+                binding_time="request lifetime",
+                why="The number of verifies and of accepted tokens goes out with each request; off steps add tokens without a verify.",
+                refactor="Report off steps apart, or leave them out of the ratio.",
+                verdicts={d: (SOFT, "the ratio no longer is tokens over steps") for d in "ABC"},
+                fields=sorted({f"Req.{a.field}" for a in requests}),
+                weight=1,
+            )
+
+
+def _guarded(universe: Universe, access: object) -> bool:
+    facts = universe.facts[access.function]  # type: ignore[attr-defined]
+    name = access.field  # type: ignore[attr-defined]
+    line = access.line  # type: ignore[attr-defined]
+    return any(a.field == name and a.how == "test" and 0 <= line - a.line <= 8 for a in facts.accesses)
+
+
+def _same(name: str, fields: set[str]) -> bool:
+    return any(name.split("_")[0] == f.split("_")[0] for f in fields)
+
+
+__all__ = ["OUTSIDE", "Metrics"]

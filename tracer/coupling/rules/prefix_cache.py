@@ -1,0 +1,81 @@
+"""Prefix cache: keys and lengths that the cache computes for speculation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import decides, reads_of, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import Universe
+
+
+class PrefixCache(Rule):
+    """The cache is made for the algorithm: its keys are pairs of tokens, its lengths one shorter."""
+
+    kind = "prefix_cache"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The flag that the cache is made with, and every use of it; then what is inserted when a request ends."""
+        names = universe.fields("prefix_cache")
+        classes = {fn.id for fn in universe.of_class("prefix_cache")}
+        made = [
+            a for a in universe.written(names)
+            if universe.fn(a).at_start and (a.how == "keyword" or a.function in classes)
+        ]
+        reads = [a for a in universe.read(names) if a.function in classes and not _init(universe, a)]
+        if made and reads:
+            yield Finding(
+                kind=self.kind,
+                title="The prefix cache is keyed by pairs of tokens for the process's algorithm",
+                producers=sites(made, writes_of, 5),
+                consumers=sites(reads, reads_of, 5),
+                binding_time="process start",
+                why=(
+                    "The draft of a position depends on the next token, so keys are pairs and one position is left out. The keys do not "
+                    "depend on whether a step speculated; only the draft's KV of cached positions must be there."
+                ),
+                refactor="None; see the draft's KV for what an off step leaves out.",
+                verdicts={d: (NONE, "keys and lengths are the process's, and stay right in off steps") for d in "ABC"},
+                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in made}),
+            )
+        lengths = universe.fields("kv_bookkeeping", "lengths")
+        popped = {
+            fn.id for fn in universe.fns.values()
+            if universe.role(fn.cls) == "request" and fn.id in universe.facts
+            and any(a.field in lengths and a.write for a in universe.facts[fn.id].accesses)
+            and any(a.field in lengths for _, v, _ in universe.facts[fn.id].returns for a in universe.facts[fn.id].accesses)
+        }
+        ends = [
+            c for found in universe.calls.values() for c in found
+            if c.function in classes and any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
+        ]
+        direct = [a for a in universe.read(lengths) if a.function in classes]
+        spec = [
+            a for a in universe.written(lengths)
+            if universe.fn(a).per_step and (a.regime == "spec" or universe.fn(a).side == "worker")
+        ]
+        if (ends or direct) and spec:
+            reason = "positions whose draft KV an off step did not write are cached, and later drafts attend to them"
+            yield Finding(
+                kind=self.kind,
+                title="Finished requests are cached up to the committed length",
+                producers=sites(spec, writes_of, 5),
+                consumers=sites(ends, "takes the committed length", 5) + sites(direct, reads_of, 5),
+                binding_time="request lifetime",
+                why=(
+                    "When a request ends its KV is inserted up to the committed length. The target's KV is there; the draft's is not for "
+                    "tokens of off steps, and requests that match the prefix draft over the hole."
+                ),
+                refactor="Cache only up to where the draft's KV is written, or fill it before.",
+                verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the draft's extend writes it")},
+                fields=["Req.kv_committed_len"],
+                weight=1,
+            )
+
+
+def _init(universe: Universe, access: object) -> bool:
+    return universe.fns[access.function].name == "__init__"  # type: ignore[attr-defined]
+
+
+__all__ = ["PrefixCache", "decides"]

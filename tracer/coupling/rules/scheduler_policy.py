@@ -1,0 +1,142 @@
+"""Scheduler policies: estimates, orders and limits that the scheduler chooses by the process's algorithm."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, Site, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, mentions_width, paths_of, reads_of, show, step_reads, writes_of
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import Branch
+from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
+
+
+class SchedulerPolicy(Rule):
+    """A decision of the scheduler that depends on the algorithm, and is made before a batch could be switched off."""
+
+    kind = "scheduler_policy"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Estimates by width, orders by the algorithm, and limits chosen at start."""
+        taken = yield from self.estimates(universe)
+        yield from self.orders(universe, taken)
+        yield from self.limits(universe)
+
+    def estimates(self, universe: Universe) -> Iterator[Finding]:
+        taken: set[str] = set()
+        for fn in sorted(universe.fns.values(), key=lambda f: f.id):
+            facts = universe.facts.get(fn.id)
+            if facts is None or fn.side != SCHEDULER or not fn.per_step or not facts.returns:
+                continue
+            wide = [(line, value) for line, value, regime in facts.returns if mentions_width(universe, value, facts.local)]
+            if not wide or not any(m.name in universe.vocabulary.spec.widths for m in facts.mentions):
+                continue
+            users = [c for c in callers(universe, fn, 3) if c.side == SCHEDULER and c.per_step]
+            if not users:
+                continue
+            taken.add(fn.id)
+            reason = "off steps go on reserving for a speculative step: requests are retracted or refused earlier"
+            lines = [b.line for b in facts.branches]
+            consumers = [of(c, "acts by the estimate", 5, _line_towards(universe, c, fn)) for c in users]
+            yield Finding(
+                kind=self.kind,
+                title=f"{fn.name} estimates by the speculative width",
+                producers=[
+                    *(Site(fn.id, line, f"returns {show(value)}", 6) for line, value in wide),
+                    *decides(universe, fn.id, lines),
+                    *sites([m for m in facts.mentions if m.name in universe.vocabulary.spec.widths], "takes a width", 5),
+                ],
+                consumers=consumers,
+                binding_time="per step",
+                why=(
+                    f"{fn.name} counts the tokens of a speculative step for every request, whatever the batch will do; it is asked "
+                    "before the worker could decide to switch off. The estimate is too large for an off step, never too small."
+                ),
+                refactor="Decide on or off before the estimate and use the matching one; the larger is safe.",
+                verdicts={d: (SOFT, reason) for d in "ABC"},
+                formula=f"speculative: {show(wide[0][1])}",
+                only=paths_of(universe, [fn.id]),
+                weight=4,
+            )
+        return taken
+
+    def orders(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
+        """Process-wide conditions in the scheduler's step code that choose an order, a mix or a limit."""
+        by_function: dict[str, list[Branch]] = defaultdict(list)
+        for branch in universe.branches:
+            fn = universe.fn(branch)
+            if fn.side == SCHEDULER and fn.per_step and branch.reading.scope == "process" and fn.id not in taken:
+                by_function[fn.id].append(branch)
+        policy = universe.fields("scheduler_policy")
+        for function, branches in sorted(by_function.items()):
+            facts, fn = universe.facts[function], universe.fns[function]
+            inside = [
+                a for a in facts.accesses
+                if a.field in policy and (a.via in {b.line for b in branches} or a.line in _lines(branches))
+            ]
+            inside += [a for a in facts.accesses if a.field in policy and a.regime is not None]
+            if not inside:
+                continue
+            reason = "the order or the mix stays that of a speculative process in off steps"
+            users = [c for c in callers(universe, fn) if c.side == SCHEDULER and c.per_step]
+            yield Finding(
+                kind=self.kind,
+                title=f"{fn.name} chooses by the process's algorithm",
+                producers=decides(universe, function, [b.line for b in branches]),
+                consumers=sites(inside, reads_of, 4) + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
+                binding_time="per step",
+                why=(
+                    f"{fn.name} treats requests differently while the process has an algorithm, because speculation's batches can only "
+                    "be cut or mixed in certain ways. Off steps keep the restriction."
+                ),
+                refactor="None needed for correctness; relax it for batches that are off.",
+                verdicts={d: (SOFT, reason) for d in "ABC"},
+                only=paths_of(universe, [function]),
+                weight=1,
+            )
+
+    def limits(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("scheduler_policy", "limits")
+        chosen = [
+            a for a in universe.written(names)
+            if universe.is_args(universe.fn(a)) and (a.regime == "spec" or _after_config(universe, a))
+        ]
+        reads = [a for a in universe.read(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).side == SCHEDULER]
+        if not chosen or not reads:
+            return
+        reason = "the limit fits a speculative server: at the loads where turning off pays it is reached first"
+        yield Finding(
+            kind=self.kind,
+            title="The number of running requests is limited for speculation",
+            producers=sites(chosen, writes_of, 5),
+            consumers=sites(reads, reads_of, 3),
+            binding_time="process start",
+            why="With an algorithm and no limit given, few requests are let run. Off steps could take many more.",
+            refactor="Set the limit for plain steps, and size pools and graphs for it.",
+            verdicts={d: (SOFT, reason) for d in "ABC"},
+            weight=2,
+        )
+
+
+def _line_towards(universe: Universe, caller: Fn, fn: Fn) -> int:
+    for callee in sorted(universe.callees.get(caller.id, ())):
+        if callee == fn.id or fn.id in universe.callees.get(callee, ()):
+            return call_line(universe, caller, universe.fns[callee])
+    return caller.line
+
+
+def _lines(branches: list[Branch]) -> set[int]:
+    out: set[int] = set()
+    for branch in branches:
+        out |= set(range(branch.body[0], branch.body[1] + 1)) | set(range(branch.orelse[0], branch.orelse[1] + 1))
+    return out - {0}
+
+
+def _after_config(universe: Universe, access: object) -> bool:
+    facts = universe.facts[access.function]  # type: ignore[attr-defined]
+    line = access.line  # type: ignore[attr-defined]
+    return any(b.body[0] <= line <= b.body[1] for b in facts.branches if b.reading.when_true == "spec")
+
+
+__all__ = ["NONE", "SchedulerPolicy", "step_reads"]

@@ -1,0 +1,54 @@
+"""Two-batch overlap: how a batch is cut in two when it carries a speculative input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import decides, reads_of, step_reads
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
+
+
+class TwoBatchOverlap(Rule):
+    """The cut counts tokens a request by the mode and by the speculative input."""
+
+    kind = "tbo"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """Functions of two-batch overlap that read a speculative input or mode, and who asks them for the cut."""
+        fields = universe.fields("tbo")
+        parts = universe.vocabulary.names("tbo", "modules")
+        inside = {
+            fn.id for fn in universe.fns.values()
+            if set(fn.module.split(".")) & parts or universe.is_a(fn.cls, universe.vocabulary.names("tbo", "classes"))
+        }
+        words = universe.vocabulary.spec
+        reads = [
+            a for a in universe.read(words.info_fields | words.widths | {"custom_mask"})
+            if a.function in inside and universe.fn(a).per_step
+        ]
+        branches = [b for b in universe.branches if b.function in inside and universe.fn(b).per_step]
+        if not reads and not branches:
+            return
+        flags = step_reads(universe, fields, (TARGET, SCHEDULER))
+        producers = [s for f in sorted({b.function for b in branches}) for s in decides(universe, f, [b.line for b in branches])]
+        producers += sites(reads, reads_of, 4)
+        reason = "all ranks must cut by the same mode: a rank in an off step cuts by one token a request"
+        yield Finding(
+            kind=self.kind,
+            title="Two-batch overlap cuts a batch by the tokens of its speculative stage",
+            producers=producers,
+            consumers=sites([a for a in flags if a.function not in inside], reads_of, 4) + sites(flags, reads_of, 3)
+            + sites([a for a in reads], reads_of, 2),
+            binding_time="per step",
+            why=(
+                "The cut and the parts of the speculative input (masks, positions, trees) are computed for verify's tokens a request, "
+                "and graphs are captured so. A decode is cut by one token a request; ranks exchange only whether they can."
+            ),
+            refactor="Cut by the mode of the step that runs, and let ranks agree on it.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify is cut as before")},
+            condition="two-batch overlap",
+            fields=["ForwardBatch.tbo_split_seq_index"],
+            weight=2,
+        )

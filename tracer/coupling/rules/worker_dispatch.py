@@ -1,0 +1,207 @@
+"""Worker dispatch: which worker runs a batch, what it is handed, and how the loop is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
+from sgltrace.coupling.query import callers, calls_on, decides, paths_of, reads_of, show, start_writes, targets, writes_of
+from sgltrace.coupling.regime import last_name
+from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+from sgltrace.index import syntax as s
+
+
+class WorkerDispatch(Rule):
+    """The scheduler calls one worker, bound when the process starts, with the kind of batch that it takes."""
+
+    kind = "worker_dispatch"
+
+    def find(self, universe: Universe) -> Iterator[Finding]:
+        """The binding, the batch's class, the target worker's tail, and the overlap flag."""
+        yield from self.bound(universe)
+        yield from self.handed(universe)
+        yield from self.tail(universe)
+        yield from self.flags(universe)
+
+    def bound(self, universe: Universe) -> Iterator[Finding]:
+        names = universe.fields("worker_dispatch", "workers")
+        schedulers = universe.vocabulary.names("worker_dispatch", "schedulers")
+        writes = [
+            a for a in start_writes(universe, names)
+            if a.regime is not None and universe.is_a(universe.fn(a).cls, schedulers)
+        ]
+        runs = [
+            c for c in calls_on(universe, names)
+            if universe.fn(c).side == SCHEDULER and universe.fn(c).per_step and _runs_batch(universe, c)
+        ]
+        if not writes or not runs:
+            return
+        lines = {a.via for a in writes}
+        producers = sites(writes, writes_of, 6)
+        for function in sorted({a.function for a in writes}):
+            producers += decides(universe, function, lines)
+        reason = "a batch cannot be sent to the target worker: the worker is fixed for the process"
+        yield Finding(
+            kind=self.kind,
+            title="The worker that runs every batch is bound when the process starts",
+            producers=producers,
+            consumers=[site(c, f"has {c.owner} run the batch", 6) for c in runs],
+            binding_time="process start",
+            why=(
+                "With an algorithm the scheduler's worker is the speculative one, for every batch; the target worker is only reached "
+                "through it. Sending a batch past it needs a choice for each batch, and everything that follows from the result."
+            ),
+            refactor="Choose the worker where the batch is run, by a flag of the batch.",
+            verdicts={
+                "A": (HARD, reason),
+                "B": (NONE, "the speculative worker decides itself"),
+                "C": (NONE, "the speculative worker decides itself"),
+            },
+            fields=["Scheduler.model_worker"],
+            weight=5,
+        )
+
+    def handed(self, universe: Universe) -> Iterator[Finding]:
+        """A conditional in the scheduler that hands either batch class to the worker."""
+        roles = ("scheduler_batch", "worker_batch")
+        for branch in universe.branches:
+            fn = universe.fn(branch)
+            if fn.side != SCHEDULER or not fn.per_step or branch.reading.scope != "process":
+                continue
+            facts = universe.facts[fn.id]
+            bound: dict[str, set[bool]] = {}
+            for name, sides in _assigned(universe, fn, branch).items():
+                bound[name] = sides
+            both = [n for n, sides in bound.items() if sides == {True, False}]
+            runs = [
+                c for c in facts.calls
+                if c.owner in universe.fields("worker_dispatch", "workers")
+                and any(isinstance(a.value, s.Name) and a.value.id in both for a in c.node.args)
+            ]
+            if not both or not runs:
+                continue
+            reason = "v1's worker is handed the scheduler's batch; the target worker takes a worker batch"
+            workers = [
+                universe.fns[t.id] for c in runs for t in targets(universe, c) if t.side == WORKER or t.side == "target"
+            ]
+            yield Finding(
+                kind=self.kind,
+                title="The class of batch that the worker gets depends on the algorithm and on overlap",
+                producers=[site(branch, f"decides by {show(branch.test)}", 6)],
+                consumers=[site(c, "hands the batch to the worker", 5) for c in runs]
+                + [of(w, "takes the batch", 4) for w in workers],
+                binding_time="per step",
+                why=(
+                    "Without overlap a speculative worker gets the scheduler's own batch, and changes it in place; every other worker "
+                    "gets a worker batch made from it. A batch that is sent to the target worker must be converted first."
+                ),
+                refactor="Convert where the worker is chosen.",
+                verdicts={
+                    "A": (HARD, reason),
+                    "B": (NONE, "the speculative worker converts itself"),
+                    "C": (NONE, "the speculative worker converts itself"),
+                },
+                only=("v1",),
+                weight=4,
+            )
+            return
+        del roles
+
+    def tail(self, universe: Universe) -> Iterator[Finding]:
+        """What the target worker does after the forward pass unless it is told that it verifies."""
+        workers = universe.vocabulary.names("worker_dispatch", "target_fields")
+        runs = [
+            c for c in calls_on(universe, workers)
+            if universe.fn(c).side == WORKER and universe.fn(c).per_step and _runs_batch(universe, c)
+        ]
+        verifying = [c for c in runs if any(a.name and isinstance(a.value, s.Const) and a.value.value is True for a in c.node.args)]
+        if not verifying:
+            return
+        bare = [
+            c for c in verifying
+            if any(isinstance(a.value, s.Const) and a.value.value is None for a in c.node.args)
+        ]
+        inner = {t.id: t for c in verifying for t in targets(universe, c)}
+        consumers = []
+        for function in sorted(inner):
+            facts = universe.facts[function]
+            first = universe.fns[function].params[1].name if len(universe.fns[function].params) > 1 else ""
+            consumers += sites(
+                [a for a in facts.accesses if a.owner == first and not a.write], reads_of, 6
+            ) + sites([a for a in facts.accesses if a.field in ("sampling_info", "grammars") and not a.write], reads_of, 4)
+            consumers += [of(universe.fns[function], "goes on to sample", 3)]
+        reason = "the tail that samples dereferences the worker batch, which verify's call leaves out"
+        yield Finding(
+            kind=self.kind,
+            title="The target worker samples only for callers that hand it a worker batch",
+            producers=[site(c, "runs the target without sampling", 6) for c in (bare or verifying)],
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "Verify calls the target worker with a prepared forward batch and asks it not to sample. A plain step inside the "
+                "speculative worker needs the sampling tail, which reads sampling parameters from the worker batch."
+            ),
+            refactor="Hand over the worker batch, with lengths, slots and input set and the draft state removed.",
+            verdicts={"B": (SOFT, reason)},
+            only=paths_of(universe, [c.function for c in (bare or verifying)]),
+            weight=2,
+        )
+
+    def flags(self, universe: Universe) -> Iterator[Finding]:
+        """The overlap flag that the configuration sets by the algorithm."""
+        names = universe.vocabulary.spec.overlap_fields
+        chosen = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
+        chosen = [a for a in chosen if a.regime == "spec" or _near_config(universe, a)]
+        copies = [a for a in universe.written(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).at_start]
+        reads = [a for a in universe.read(names) if universe.fn(a).side == SCHEDULER]
+        if not chosen or not reads:
+            return
+        reason = "without overlap an off step is slower than a plain server's: launch and processing do not run beside it"
+        yield Finding(
+            kind="scheduler_flags",
+            title="Overlap scheduling is switched by the algorithm when the process starts",
+            producers=sites(chosen, writes_of, 6),
+            consumers=sites(copies, writes_of, 5) + sites(reads, reads_of, 3),
+            binding_time="process start",
+            why=(
+                "The first worker runs without overlap, the second needs it: the flag is set by the algorithm, and chooses the event "
+                "loop, the relay and the class of batch. Off steps run in the loop that was chosen."
+            ),
+            refactor="None for correctness; v1's off steps cannot win back what overlap would give.",
+            verdicts={d: (NONE, "overlap stays on") for d in "ABC"},
+            by_path={"v1": {d: (SOFT, reason) for d in "ABC"}},
+            weight=2,
+        )
+
+
+def _runs_batch(universe: Universe, call: object) -> bool:
+    entry = universe.entries
+    return any(t.id in entry for t in targets(universe, call))  # type: ignore[arg-type]
+
+
+def _assigned(universe: Universe, fn: Fn, branch: object) -> dict[str, set[bool]]:
+    """Local names that both sides of a condition bind."""
+    out: dict[str, set[bool]] = {}
+    for statement in _walk(fn.body()):
+        if isinstance(statement, s.If) and statement.line == branch.line:  # type: ignore[attr-defined]
+            for side, block in ((True, statement.body), (False, statement.orelse)):
+                for inner in block:
+                    if isinstance(inner, s.Assign) and isinstance(inner.targets[0], s.Name):
+                        out.setdefault(inner.targets[0].id, set()).add(side)
+    return out
+
+
+def _walk(body: list[s.Stmt]) -> Iterator[s.Stmt]:
+    for statement in body:
+        yield statement
+        for block in s.blocks(statement):
+            yield from _walk(block)
+
+
+def _near_config(universe: Universe, access: object) -> bool:
+    facts = universe.facts[access.function]  # type: ignore[attr-defined]
+    return any(universe.vocabulary.spec.is_config(m.name) for m in facts.mentions)
+
+
+__all__ = ["WorkerDispatch", "callers", "last_name"]
