@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 TOY = Path(__file__).parent.parent / "fixtures/toysgl/sglang"
-HEAVY = ("libcst", "networkx", "sympy", "jinja2", "rich.progress", "torch", "pygments", "zipfile", "subprocess")
+HEAVY = ("libcst", "networkx", "sympy", "jinja2", "rich.progress", "torch", "pygments", "zipfile")
 PROGRAM = """
 import sys
 from sgltrace import cli
