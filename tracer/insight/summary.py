@@ -48,7 +48,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         told.append((f"path {path}", entry or "absent: this release creates no such worker"))
     for worker in summary["workers"]:
         if worker["path"] is None:
-            told.append(("other worker", f"{worker['class']} ({', '.join(worker['algorithms']) or 'no algorithm'})"))
+            told.append(("other worker", f"{worker['class']} ({_created(worker)})"))
     on_paths = ", ".join(f"{count} on {path}" for path, count in summary["functions_by_path"].items() if count)
     told.append(("functions", f"{summary['functions']}" + (f" ({on_paths})" if on_paths else "")))
     kinds = sorted(summary["calls_by_kind"].items(), key=lambda item: (-item[1], item[0]))
@@ -60,6 +60,12 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     told += [("skipped", f"{skipped['file']}: {skipped['why']}") for skipped in summary["skipped"]]
     told += [("note", note) for note in summary["notes"]]
     return told
+
+
+def _created(worker: dict[str, Any]) -> str:
+    """When the engine creates a worker: ``NGRAM, without overlap``."""
+    overlap = {True: ["with overlap"], False: ["without overlap"], None: []}[worker["overlap"]]
+    return ", ".join([*worker["algorithms"], *overlap]) or "algorithm unknown"
 
 
 def _counted(kinds: list[tuple[str, int]]) -> str:
