@@ -130,8 +130,9 @@ def build(universe: Universe, finding: Finding) -> CouplingPoint | None:
     if all(value is None for value in severity.values()):
         return None
     blocked = sorted({v.design for v in verdicts if v.severity != NONE})
-    producers = trim(universe, finding.producers)
-    consumers = trim(universe, finding.consumers)
+    live = frozenset(path for path, value in severity.items() if value is not None)
+    producers = trim(universe, [s for s in finding.producers if _shown(universe, s, live)])
+    consumers = trim(universe, [s for s in finding.consumers if _shown(universe, s, live)])
     functions = [universe.fns[s.function] for s in (*producers, *consumers)]
     return CouplingPoint(
         id="",
@@ -151,6 +152,12 @@ def build(universe: Universe, finding: Finding) -> CouplingPoint | None:
         components=sorted({universe.component(fn) for fn in functions} - {""}),
         rule=finding.rule,
     )
+
+
+def _shown(universe: Universe, item: Site, live: frozenset[str]) -> bool:
+    """Whether a site belongs to a point on the paths where it stands; other algorithms' code is named after theirs."""
+    fn = universe.fns[item.function]
+    return not fn.made and (fn.other or bool(site_paths(universe, item) & live))
 
 
 def _place(universe: Universe, item: Site) -> Place:

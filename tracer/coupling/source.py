@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from sgltrace.coupling import universe as u
-from sgltrace.coupling.regime import SPEC, last_name
-from sgltrace.coupling.scan import Scanner
+from sgltrace.coupling.regime import PLAIN, SPEC, last_name
+from sgltrace.coupling.scan import Scanner, annotation_class
 from sgltrace.coupling.slices import Edge, Graph, graph
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index import Program
@@ -17,7 +17,7 @@ from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.program import line_of
 from sgltrace.index.values import Instance
 
-STEP, START = "every step", "process start"
+STEP, START, ADMISSION = "every step", "process start", "request admission"
 
 
 def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
@@ -29,6 +29,7 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     bases = {name: tuple(last_name(b) or "" for b in c.node.bases) for name, c in classes.items()}
     predicates = u.predicates_of(fns.values(), {n: c.node for n, c in classes.items()}, vocabulary)
     words = _words(vocabulary)
+    predicates.algorithm_fields |= _algorithm_fields(infos, vocabulary)
     relevant = {i for i, info in infos.items() if _speaks(info, words)}
     u.derive_predicates([fns[i] for i in sorted(relevant)], predicates)
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
@@ -69,8 +70,27 @@ def _fn(info: FunctionInfo) -> u.Fn:
         owner, outer = outer.owner, outer.parent
     return u.Fn(
         info.id, info.name, owner.name if owner else None, info.module.name, info.module.path, info.line,
-        info.parameters, lambda: info.body,
+        info.parameters, lambda: info.body, made=info.synthetic_lines is not None,
     )
+
+
+def _algorithm_fields(infos: dict[str, FunctionInfo], vocabulary: Vocabulary) -> set[str]:
+    """Fields that are given an algorithm: by a call on its class, or from a parameter of its type."""
+    enums = vocabulary.spec.algorithm_enums
+    pattern = re.compile(b"|".join(re.escape(e.encode()) for e in sorted(enums)))
+    found: set[str] = set()
+    for _, info in sorted(infos.items()):
+        if not _speaks(info, pattern):
+            continue
+        typed = {p.name for p in info.parameters if annotation_class(p.annotation) in enums}
+        for statement in _deep(info.body):
+            if not isinstance(statement, s.Assign) or not isinstance(statement.targets[0], s.Attr):
+                continue
+            value = statement.value
+            called = isinstance(value, s.Call) and any(last_name(p) in enums for p in s.descend(value.func))
+            if called or (isinstance(value, s.Name) and value.id in typed):
+                found.add(statement.targets[0].attr)
+    return found
 
 
 def _words(vocabulary: Vocabulary) -> re.Pattern[bytes]:
@@ -126,44 +146,83 @@ def _join(made: u.Universe, program: Program) -> None:
 def sort(made: u.Universe, calls: Graph, program: Program) -> None:
     """Give each function its part of the engine, its phases and its paths."""
     words = made.vocabulary
-    loops = [f.id for f in made.fns.values() if made.is_a(f.cls, words.names("worker_dispatch", "schedulers")) and _loops(f)]
     entries = _entries(made)
     stop = frozenset(i for ids in entries.values() for i in ids)
     made.entries = frozenset(i for role in ("v1", "v2", "target") for i in entries[role])
-    made.scheduler_classes = tuple(sorted({n for c in words.names("worker_dispatch", "schedulers") for n in made.lineage(c)}))
+    made.scheduler_classes = tuple(
+        sorted({n for c in words.names("worker_dispatch", "schedulers") for n in made.lineage(c)})
+    )
     made.paths = frozenset(p for p in ("v1", "v2") if entries[p])
-    scheduler = {p: calls.reach(loops, SPEC, p, stop) for p in made.paths}
-    plain = calls.reach(loops, "plain", None, stop)
-    target = calls.reach(entries["target"], "plain")
+    loops = _event_loops(made, calls)
+    handlers = _handlers(made)
+    outside = stop | handlers
+    scheduler = {p: calls.reach([f for f, paths in loops.items() if p in paths], SPEC, p, outside) for p in made.paths}
+    plain = calls.reach(loops, PLAIN, None, outside)
+    target = calls.reach(entries["target"], PLAIN)
     target_spec = calls.reach(entries["target"], SPEC)
-    worker = {p: calls.reach(entries[p], SPEC, p) for p in made.paths}
-    start = calls.reach([f.id for f in program.functions.values() if f.id not in set(loops)][:1], SPEC, None, frozenset(loops))
+    worker = {p: calls.reach(entries[p], SPEC, p, handlers) for p in made.paths}
+    others = calls.reach(entries["others"], SPEC, None, handlers)
+    called = set(made.callers)
+    roots = [f.id for f in program.functions.values() if f.id not in called and f.name != "<module>"]
+    start = calls.reach(roots, SPEC, None, frozenset(loops))
+    admission = calls.reach(handlers & set(made.facts), SPEC)
     args = words.names("config_gate", "args_classes")
     for fn in made.fns.values():
         paths = {p for p in made.paths if fn.id in scheduler[p] or fn.id in worker[p]}
-        if fn.id in target or fn.id in target_spec:
-            paths |= made.paths
-        fn.paths = frozenset(paths)
+        shared = fn.id in target or fn.id in target_spec
+        fn.paths = frozenset(made.paths if shared else paths)
         phases = set()
-        if paths or fn.id in plain:
+        if paths or shared or fn.id in plain or fn.id in others:
             phases.add(STEP)
         if fn.id in start or fn.name == "__init__" or made.is_a(fn.cls, args):
             phases.add(START)
+        if fn.id in admission:
+            phases.add(ADMISSION)
         fn.phases = frozenset(phases)
-        fn.side = _side(fn.id, plain, target, paths)
+        fn.side = _side(fn.id, plain, target, bool(paths) or fn.id in others or shared)
+        fn.other = fn.side == u.WORKER and not paths and not shared
     for role, ids in entries.items():
         for entry in ids:
             made.fns[entry].side = u.TARGET if role == "target" else u.WORKER
+            made.fns[entry].other = role == "others"
             if role in ("v1", "v2"):
                 made.fns[entry].paths = frozenset({role})
 
 
-def _side(fn: str, plain: set[str], target: set[str], paths: set[str]) -> str:
+def _event_loops(made: u.Universe, calls: Graph) -> dict[str, frozenset[str]]:
+    """The scheduler's endless loops, with the paths on which they are chosen."""
+    classes = made.vocabulary.names("worker_dispatch", "schedulers")
+    found = {f.id for f in made.fns.values() if made.is_a(f.cls, classes) or f.cls in made.scheduler_classes}
+    loops = {f for f in found if f in made.facts and _loops(made.fns[f])}
+    chosen: dict[str, set[str]] = {loop: set() for loop in loops}
+    for edges in calls.out.values():
+        for callee, _, paths in edges:
+            if callee in loops:
+                chosen[callee] |= set(made.paths) if None in paths else {p for p in paths if p is not None}
+    return {loop: frozenset(paths or made.paths) for loop, paths in sorted(chosen.items())}
+
+
+def _handlers(made: u.Universe) -> frozenset[str]:
+    """The scheduler's functions that take a request from outside: what they do is no part of a step."""
+    patterns = sorted(made.vocabulary.names("control_surface", "messages"))
+    return frozenset(
+        f.id
+        for f in made.fns.values()
+        if f.cls in made.scheduler_classes
+        and any(_message(annotation_class(p.annotation), patterns) for p in f.params)
+    )
+
+
+def _message(cls: str | None, patterns: list[str]) -> bool:
+    return cls is not None and any(re.fullmatch(p, cls) for p in patterns)
+
+
+def _side(fn: str, plain: set[str], target: set[str], reached: bool) -> str:
     if fn in plain:
         return u.SCHEDULER
     if fn in target:
         return u.TARGET
-    return u.WORKER if paths else u.OUTSIDE
+    return u.WORKER if reached else u.OUTSIDE
 
 
 def _loops(fn: u.Fn) -> bool:
@@ -182,17 +241,25 @@ def _entries(made: u.Universe) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for role in ("v1", "v2", "target", "others"):
         classes = words.names("worker_dispatch", role)
+        lineage = {name for cls in classes for name in made.lineage(cls)} if role == "target" else classes
+        taken = {i for ids in out.values() for i in ids}
         out[role] = sorted(
-            f.id for f in made.fns.values()
-            if f.name in named and f.cls is not None and (f.cls in classes or (role == "others" and made.is_a(f.cls, classes)))
-            and _returns_result(f)
+            f.id
+            for f in made.fns.values()
+            if f.name in named
+            and f.id not in taken
+            and (f.cls in lineage or (role == "others" and made.is_a(f.cls, classes)))
+            and _runs_a_batch(made, f)
         )
     return out
 
 
-def _returns_result(fn: u.Fn) -> bool:
-    """Whether a method takes a batch to run it: it has one besides ``self`` and returns something."""
-    return len(fn.params) >= 2 and any(isinstance(st, s.Return) for st in _deep(fn.body()))
+def _runs_a_batch(made: u.Universe, fn: u.Fn) -> bool:
+    """Whether a method takes a batch and returns something."""
+    roles = {made.role(annotation_class(p.annotation)) for p in fn.params[1:]}
+    return bool(roles & {"scheduler_batch", "worker_batch"}) and any(
+        isinstance(st, s.Return) for st in _deep(fn.body())
+    )
 
 
 def _deep(body: list[s.Stmt]) -> Iterable[s.Stmt]:

@@ -38,7 +38,10 @@ class Fn:
     phases: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
     side: str = OUTSIDE
-    decorators: tuple[str, ...] = ()
+    other: bool = False
+    """Whether it only runs under an algorithm, or in a worker, that neither path has."""
+    made: bool = False
+    """Whether it stands for what Python makes itself (a dataclass's constructor), and has no lines of its own."""
 
     @property
     def per_step(self) -> bool:
@@ -174,7 +177,8 @@ class Universe:
 
     def paths_of(self, function: str) -> frozenset[str]:
         """The paths on which a function runs; all where it is not known to run on one."""
-        return self.fns[function].paths or self.paths
+        fn = self.fns[function]
+        return frozenset() if fn.other else fn.paths or self.paths
 
     def importance(self, fn: Fn) -> int:
         """How much a function tells as the side of a point: more where it runs in steps, and speaks of speculation."""
@@ -185,7 +189,7 @@ class Universe:
         score = (6 if fn.per_step else 0) + min(signals, 8)
         if fn.side == OUTSIDE and not fn.at_start:
             score -= 10
-        if self.elsewhere(fn):
+        if fn.other or self.elsewhere(fn):
             score -= 25
         return score
 

@@ -37,7 +37,7 @@ class CudaGraph(Rule):
         producers = sites(bound, writes_of, 7)
         for fn in runners:
             producers += [s for s in decides(universe, fn.id, lines) if s.line in {a.via for a in bound}]
-        captures = [a for a in reads if universe.fn(a).at_start or _captures(universe, universe.fn(a))]
+        captures = [a for a in reads if _captures(universe, universe.fn(a))]
         producers += sites(captures, reads_of, 4)
         replays = [a for a in reads if universe.fn(a).per_step and not _captures(universe, universe.fn(a))]
         consumers = sites(replays, reads_of, 6)
@@ -119,8 +119,8 @@ class CudaGraph(Rule):
             if facts is None or not fn.per_step:
                 continue
             changed = [a for a in facts.accesses if a.write and a.field in fields and a.owner == "self"]
-            again = [c for c in facts.calls if c.owner == "self" and any(t.at_start and t.id in ids for t in targets(universe, c))]
-            if not changed or not again or fn.at_start and _captures(universe, fn):
+            again = [c for c in facts.calls if c.owner == "self" and any(t.id in ids and _captures(universe, t) for t in targets(universe, c))]
+            if not changed or not again or _captures(universe, fn):
                 continue
             asked = [a for a in facts.accesses if not a.write and a.field in fields]
             captured = [a for a in universe.written(fields) if a.function in ids and a.function != fn.id]
@@ -221,6 +221,7 @@ def _of_draft(universe: Universe, fn: Fn) -> bool:
     return known
 
 
+_CAPTURE: dict[tuple[int, str], set[str]] = {}
 _DRAFT: dict[tuple[int, str], bool] = {}
 
 
@@ -229,8 +230,20 @@ def _of_draft_name(universe: Universe, cls: str) -> bool:
 
 
 def _captures(universe: Universe, fn: Fn) -> bool:
-    """Whether a runner's function runs at capture: nothing but start-up and re-capture reaches it."""
-    return fn.at_start
+    """Whether a runner's function runs when it captures: its constructor reaches it through its own methods."""
+    closure = _CAPTURE.get((id(universe), fn.cls or ""))
+    if closure is None:
+        lineage = universe.lineage(fn.cls)
+        own = {f.id for f in universe.fns.values() if f.cls in lineage}
+        todo = [f for f in sorted(own) if universe.fns[f].name == "__init__"]
+        closure = set(todo)
+        while todo:
+            for callee in sorted(universe.callees.get(todo.pop(), ())):
+                if callee in own and callee not in closure:
+                    closure.add(callee)
+                    todo.append(callee)
+        _CAPTURE[id(universe), fn.cls or ""] = closure
+    return fn.id in closure
 
 
 def _fills(fn: Fn) -> bool:

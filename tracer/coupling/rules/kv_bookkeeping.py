@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, plain_writes, reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Item, sites
+from sgltrace.coupling.query import decides, plain_writes, reads_of, spec_writes, step_reads, targets, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 
@@ -54,14 +54,18 @@ class KvBookkeeping(Rule):
             if refusal.regime != "plain" or fn.side == WORKER or not fn.per_step:
                 continue
             facts = universe.facts[fn.id]
-            touched = [a for a in facts.accesses if a.field in names]
+            touched: list[Item] = [a for a in facts.accesses if a.field in names]
+            for call in facts.calls:
+                for callee in targets(universe, call):
+                    if any(a.field in names for a in universe.facts[callee.id].accesses):
+                        touched.append(call)
             if not touched:
                 continue
             lines = [b.line for b in facts.branches]
             producers = decides(universe, fn.id, lines) + sites(
                 [m for m in facts.mentions if universe.vocabulary.spec.is_config(m.name)], "reads the process's algorithm", 6
             )
-            consumers = sites(touched, reads_of, 5) + sites([refusal], "checks it where there is no algorithm", 6)
+            consumers = sites(touched, "takes the KV lengths", 5) + sites([refusal], "checks it where there is no algorithm", 6)
             yield Finding(
                 kind=self.kind,
                 title=f"{fn.name} checks KV lengths only where the process has no algorithm",
@@ -74,7 +78,7 @@ class KvBookkeeping(Rule):
                 ),
                 refactor="Keep the process's algorithm; use a flag of its own for the toggle.",
                 verdicts={d: (NONE, "the tolerance for reserved KV stays on") for d in "ABC"},
-                fields=[f"Req.{a.field}" for a in touched],
+                fields=[f"Req.{name}" for name in sorted(names)],
             )
 
     def eviction(self, universe: Universe) -> Iterator[Finding]:

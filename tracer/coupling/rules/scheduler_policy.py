@@ -27,7 +27,7 @@ class SchedulerPolicy(Rule):
         taken: set[str] = set()
         for fn in sorted(universe.fns.values(), key=lambda f: f.id):
             facts = universe.facts.get(fn.id)
-            if facts is None or fn.side != SCHEDULER or not fn.per_step or not facts.returns:
+            if facts is None or fn.side != SCHEDULER or not fn.per_step or not facts.returns or _elsewhere(universe, fn):
                 continue
             wide = [(line, value) for line, value, regime in facts.returns if mentions_width(universe, value, facts.local)]
             if not wide or not any(m.name in universe.vocabulary.spec.widths for m in facts.mentions):
@@ -66,7 +66,7 @@ class SchedulerPolicy(Rule):
         by_function: dict[str, list[Branch]] = defaultdict(list)
         for branch in universe.branches:
             fn = universe.fn(branch)
-            if fn.side == SCHEDULER and fn.per_step and branch.reading.scope == "process" and fn.id not in taken:
+            if fn.side == SCHEDULER and fn.per_step and not _elsewhere(universe, fn) and branch.reading.scope == "process" and fn.id not in taken:
                 by_function[fn.id].append(branch)
         policy = universe.fields("scheduler_policy")
         for function, branches in sorted(by_function.items()):
@@ -76,6 +76,7 @@ class SchedulerPolicy(Rule):
                 if a.field in policy and (a.via in {b.line for b in branches} or a.line in _lines(branches))
             ]
             inside += [a for a in facts.accesses if a.field in policy and a.regime is not None]
+            inside += [c for c in facts.calls if c.name in ("sort", "sorted") and c.regime is not None]
             if not inside:
                 continue
             reason = "the order or the mix stays that of a speculative process in off steps"
@@ -84,7 +85,7 @@ class SchedulerPolicy(Rule):
                 kind=self.kind,
                 title=f"{fn.name} chooses by the process's algorithm",
                 producers=decides(universe, function, [b.line for b in branches]),
-                consumers=sites(inside, reads_of, 4) + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
+                consumers=sites(inside, lambda x: reads_of(x) if hasattr(x, "field") else "sorts requests", 4) + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
                 binding_time="per step",
                 why=(
                     f"{fn.name} treats requests differently while the process has an algorithm, because speculation's batches can only "
@@ -117,6 +118,14 @@ class SchedulerPolicy(Rule):
             verdicts={d: (SOFT, reason) for d in "ABC"},
             weight=2,
         )
+
+
+def _elsewhere(universe: Universe, fn: Fn) -> bool:
+    """Whether a function belongs to another part of the engine that a rule of its own looks at."""
+    if universe.elsewhere(fn):
+        return True
+    parts = set(fn.module.split("."))
+    return bool(parts & (universe.vocabulary.names("tbo", "modules") | universe.vocabulary.names("disaggregation", "modules")))
 
 
 def _line_towards(universe: Universe, caller: Fn, fn: Fn) -> int:
