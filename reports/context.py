@@ -65,9 +65,9 @@ class Context:
         return places
 
     def component(self, identifier: str) -> str:
-        """The component of a function, ``other`` where the index has none."""
+        """The component of a function: as the index says, else the folder of its file, else ``other``."""
         function = self.graph.functions.get(identifier)
-        return (function.component if function else "") or UNNAMED
+        return component_of(function) if function else UNNAMED
 
     @cached_property
     def components(self) -> list[str]:
@@ -78,8 +78,8 @@ class Context:
             depths |= self.graph.depth(path)
         for function in self.index.functions:
             if function.id in depths:
-                total.setdefault(function.component or UNNAMED, []).append(depths[function.id])
-        names = {function.component or UNNAMED for function in self.index.functions}
+                total.setdefault(component_of(function), []).append(depths[function.id])
+        names = {component_of(function) for function in self.index.functions} | {UNNAMED}
         far = 1 + max((d for d in depths.values()), default=0)
 
         def key(name: str) -> tuple[float, str]:
@@ -106,6 +106,11 @@ class Context:
         """The file of a place: its own, or that of its function; empty where neither is known."""
         function = self.graph.functions.get(place.function)
         return place.file or (function.file if function else "")
+
+
+def component_of(function: Function) -> str:
+    """A function's component, or the folder of its file where the index names none."""
+    return function.component or function.file.rpartition("/")[0].rpartition("/")[2] or UNNAMED
 
 
 def _parts(functions: list[Function]) -> list[list[Function]]:

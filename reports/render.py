@@ -13,18 +13,23 @@ import jinja2
 from markupsafe import Markup
 
 from sgltrace.model import Index
-from sgltrace.reports.context import UNNAMED, Context
+from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.options import RenderResult, ReportOptions
 from sgltrace.reports.site import Site, environment, script_safe
 from sgltrace.reports.source import Source
 from sgltrace.reports.text import ROOT
 from sgltrace.reports.views.chain import chain
+from sgltrace.reports.views.compare import compare
 from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
 from sgltrace.reports.views.functions import ModuleLine, ModulePages
 from sgltrace.reports.views.graph import graph_data
+from sgltrace.reports.views.lanes import lanes
+from sgltrace.reports.views.matrix import matrix
 from sgltrace.reports.views.overview import overview
 from sgltrace.reports.views.points import point_pages, points_page
+from sgltrace.reports.views.refactor import plans
+from sgltrace.reports.views.runs import run_pages
 from sgltrace.reports.views.tensors import contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
 
@@ -73,8 +78,17 @@ def _navigation(context: Context, env: jinja2.Environment) -> dict[str, Markup]:
 def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
     steps = [(f"step-{path}", f"step-{path}.html", f"Step on {path}") for path in context.paths]
     return [
-        ("Answer", [("index", "index.html", "Overview"), ("points", "points.html", "Coupling points")]),
-        ("Step", steps),
+        (
+            "Answer",
+            [
+                ("index", "index.html", "Overview"),
+                ("points", "points.html", "Coupling points"),
+                ("refactor", "refactor.html", "Refactor"),
+                ("matrix", "matrix.html", "Matrix"),
+                ("compare", "compare.html", "v1 beside v2"),
+            ],
+        ),
+        ("Step", [("lanes", "lanes.html", "Swim lanes"), *steps]),
         (
             "State",
             [
@@ -84,14 +98,23 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
             ],
         ),
         ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
-        ("Evidence", [("unknowns", "unknowns.html", "Unknowns")]),
+        ("Evidence", [("runs", "runs.html", "Runs"), ("unknowns", "unknowns.html", "Unknowns")]),
     ]
 
 
 def _pages(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
-    for path in context.paths:
-        site.page(f"step-{path}.html", "chain.html", page=f"step-{path}", view=chain(context, path))
+    site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
+    site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
+    site.page("compare.html", "compare.html", page="compare", view=compare(context))
+    chains = [chain(context, path) for path in context.paths]
+    for view in chains:
+        site.page(f"step-{view.path}.html", "chain.html", page=f"step-{view.path}", view=view)
+    site.page("lanes.html", "lanes.html", page="lanes", lanes=[lanes(context, view) for view in chains])
+    runs = run_pages(context)
+    site.page("runs.html", "runs.html", page="runs", views=runs)
+    for run in runs:
+        site.page(run.file, "run.html", page="runs", view=run)
     site.page("contract.html", "contract.html", page="contract", contract=contract(context))
     site.page("tensors.html", "tensors.html", page="tensors", stages=stages(context))
     site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
@@ -104,7 +127,7 @@ def _function_list(context: Context, site: Site) -> None:
     modules: dict[str, ModuleLine] = {}
     for file, functions in context.modules.items():
         name = module(functions[0].id)
-        line = modules.setdefault(name, ModuleLine(name, file, functions[0].component or UNNAMED))
+        line = modules.setdefault(name, ModuleLine(name, file, component_of(functions[0])))
         line.functions += len(functions)
         for function in functions:
             line.paths.update(function.paths)

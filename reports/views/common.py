@@ -66,6 +66,7 @@ class PointRow:
     binding_time: str
     components: list[str]
     hues: list[int]
+    crossings: list[str]
     observed: str
     """``confirmed``, ``refuted``, ``not exercised``, or ``no run``."""
     words: str
@@ -127,6 +128,18 @@ def ordered(points: list[CouplingPoint]) -> list[CouplingPoint]:
     return sorted(points, key=key)
 
 
+def component_pairs(context: Context, point: CouplingPoint) -> list[tuple[str, str]]:
+    """Each component that fixes the value with each that relies on it."""
+    fixes = {context.component(place.function) for place in point.producers}
+    relies = {context.component(place.function) for place in point.consumers}
+    return sorted((a, b) for a in fixes for b in relies)
+
+
+def crossings(context: Context, point: CouplingPoint) -> list[str]:
+    """The same as text, ``scheduler → attention``."""
+    return [f"{a} → {b}" for a, b in component_pairs(context, point)]
+
+
 def observed(context: Context, point: str) -> str:
     """What the runs say of a point, the strongest of them."""
     said = {evidence.verdict for run in context.runs for evidence in run.points if evidence.point == point}
@@ -152,6 +165,7 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
         binding_time=point.binding_time,
         components=point.components,
         hues=[context.hues.get(name, 0) for name in point.components],
+        crossings=crossings(context, point),
         observed=observed(context, point.id),
         words=" ".join((*ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sgltrace.model import PATHS, PHASES
-from sgltrace.reports.context import UNNAMED, Context
+from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.layout import layout
 from sgltrace.reports.text import ROOT
@@ -20,7 +20,7 @@ def graph_data(context: Context) -> dict[str, Any]:
     drawn = [function for function in context.index.functions if function.paths]
     grouped: dict[str, dict[str, list[str]]] = {name: {} for name in context.components}
     for function in sorted(drawn, key=lambda function: (module(function.id), function.line, function.id)):
-        by_module = grouped[function.component or UNNAMED]
+        by_module = grouped[component_of(function)]
         by_module.setdefault(module(function.id), []).append(function.id)
     placed = layout({name: by_module for name, by_module in grouped.items() if by_module})
     numbers: dict[str, int] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sgltrace.model import DESIGNS, PATHS
 from sgltrace.reports.context import Context
+from sgltrace.reports.links import addresses
 from sgltrace.reports.views.common import (
     DESIGN_TEXT,
     FunctionLink,
@@ -61,6 +62,7 @@ class RunLine:
     """A run in one line."""
 
     name: str
+    file: str
     steps: int
     confirmed: int
     refuted: int
@@ -100,6 +102,7 @@ class Overview:
 def overview(context: Context) -> Overview:
     """The first screen's content."""
     index = context.index
+    files = dict(addresses("runs", [run.name for run in context.runs]))
     return Overview(
         designs=DESIGN_TEXT,
         paths=[_path(context, path) for path in PATHS],
@@ -118,6 +121,7 @@ def overview(context: Context) -> Overview:
         runs=[
             RunLine(
                 run.name,
+                files[run.name],
                 len({step.number for step in run.steps}),
                 sum(evidence.verdict == "confirmed" for evidence in run.points),
                 sum(evidence.verdict == "refuted" for evidence in run.points),

@@ -15,6 +15,7 @@ from sgltrace.reports.views.common import (
     FunctionLink,
     PlaceLink,
     PointRow,
+    crossings,
     function_link,
     guard_texts,
     observed,
@@ -39,6 +40,7 @@ class PointsPage:
     binding_times: list[str]
     components: list[str]
     evidence: list[str]
+    crossings: list[str]
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def points_page(context: Context) -> PointsPage:
         binding_times=sorted({point.binding_time for point in points}),
         components=sorted({name for point in points for name in point.components}),
         evidence=sorted({observed(context, point.id) for point in points}),
+        crossings=sorted({pair for point in points for pair in crossings(context, point)}),
     )
 
 

@@ -60,19 +60,31 @@ class ContractRow:
     seen: Seen
 
 
+STAGES = (
+    "prepare", "step entry", "draft", "draft step", "draft out", "verify input", "verify", "verify out",
+    "draft-extend", "draft-extend out", "relay", "result", "graph buffers",
+)  # fmt: skip
+"""The stages that the index tells apart, in the order of a step; others follow as the index has them."""
 REQUIREMENTS = ("required", "must stay unset", "optional", "untouched")
 
 
 def stages(context: Context) -> list[Stage]:
-    """Stages of each path in the index's order, which is that of the step."""
+    """The stages of each path in the order of the step."""
     found: dict[tuple[str, str], list[TensorRow]] = {}
     for tensor in context.index.tensors:
         found.setdefault((tensor.path, tensor.stage), []).append(_tensor(context, tensor))
     order = {path: number for number, path in enumerate(PATHS)}
-    return [
-        Stage(path, name, rows)
-        for (path, name), rows in sorted(found.items(), key=lambda item: order.get(item[0][0], len(order)))
-    ]
+
+    def key(item: tuple[tuple[str, str], list[TensorRow]]) -> tuple[int, int]:
+        path, name = item[0]
+        return order.get(path, len(order)), stage_rank(name)
+
+    return [Stage(path, name, rows) for (path, name), rows in sorted(found.items(), key=key)]
+
+
+def stage_rank(name: str) -> int:
+    """Where a stage stands in a step; the same number for all that are not known here."""
+    return STAGES.index(name) if name in STAGES else len(STAGES)
 
 
 def contract(context: Context) -> dict[str, list[ContractRow]]:

@@ -1,0 +1,108 @@
+"""Small line charts of a run as paths, drawn here so that a page shows them without a script."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 920, 150
+LEFT, BOTTOM, TOP = 46, 20, 8
+BINS = 460
+"""Points of a line. With more steps than that each point is the mean of several, in a band from least to most."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: its points as (step, value), in order of steps."""
+
+    name: str
+    points: list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A drawn line; ``band`` is empty where every step has its own point."""
+
+    name: str
+    number: int
+    path: str
+    band: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart in a box of ``WIDTH`` by ``HEIGHT``."""
+
+    title: str
+    unit: str
+    lines: list[Line]
+    ticks: list[tuple[float, str]]
+    """Height and label of the horizontal lines."""
+    first: int
+    last: int
+    summary: str
+    """The chart in a sentence."""
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    bottom: int = HEIGHT - BOTTOM
+
+
+def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
+    """Draws the series over steps from zero up; None where none has a point."""
+    series = [line for line in series if line.points]
+    if not series:
+        return None
+    first = min(line.points[0][0] for line in series)
+    last = max(line.points[-1][0] for line in series)
+    top = _nice(max(value for line in series for _, value in line.points))
+    span = max(1, last - first)
+
+    def x(step: float) -> float:
+        return LEFT + (step - first) / span * (WIDTH - LEFT - 8)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - value / top * (HEIGHT - BOTTOM - TOP)
+
+    lines = []
+    for number, line in enumerate(series):
+        bins = _bins(line.points, first, span)
+        path = "M" + "L".join(f"{x(step):.1f} {y(mean):.1f}" for step, mean, _, _ in bins)
+        band = ""
+        if len(line.points) > len(bins):
+            over = "L".join(f"{x(step):.1f} {y(high):.1f}" for step, _, _, high in bins)
+            under = "L".join(f"{x(step):.1f} {y(low):.1f}" for step, _, low, _ in reversed(bins))
+            band = f"M{over}L{under}Z"
+        lines.append(Line(line.name, number, path, band))
+    ticks = [(y(top * part / 2), f"{top * part / 2:g}") for part in range(3)]
+    told = "; ".join(_told(line, unit) for line in series)
+    return Chart(title, unit, lines, ticks, first, last, f"{title}, steps {first} to {last}. {told}.")
+
+
+def _bins(points: list[tuple[int, float]], first: int, span: int) -> list[tuple[float, float, float, float]]:
+    """(step, mean, least, most) for each of at most ``BINS`` bins that has a point."""
+    if len(points) <= BINS:
+        return [(step, value, value, value) for step, value in points]
+    found: dict[int, list[tuple[int, float]]] = {}
+    for step, value in points:
+        found.setdefault((step - first) * (BINS - 1) // span, []).append((step, value))
+    bins = []
+    for _, inside in sorted(found.items()):
+        values = [value for _, value in inside]
+        middle = sum(step for step, _ in inside) / len(inside)
+        bins.append((middle, sum(values) / len(values), min(values), max(values)))
+    return bins
+
+
+def _nice(value: float) -> float:
+    """The next number of the form 1, 2, 4, 5 or 8 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power: float = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= value)
+
+
+def _told(line: Series, unit: str) -> str:
+    values = [value for _, value in line.points]
+    mean = sum(values) / len(values)
+    return f"{line.name}: {min(values):g} to {max(values):g}, mean {mean:.3g}{' ' + unit if unit else ''}"

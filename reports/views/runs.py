@@ -1,0 +1,127 @@
+"""The pages of recorded runs: steps over time, shapes, ranks beside each other, and how it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sgltrace.reports.context import Context
+from sgltrace.reports.links import addresses
+from sgltrace.reports.runs import Observed, Run, Step
+from sgltrace.reports.views.chart import Chart, Series, chart
+from sgltrace.reports.views.common import FunctionLink, function_link
+
+LAST = 12
+"""Steps shown before the end."""
+
+
+@dataclass(frozen=True)
+class EdgeRow:
+    """A call that ran."""
+
+    caller: FunctionLink
+    callee: FunctionLink
+    count: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A step on which the ranks did not do the same."""
+
+    number: int
+    what: str
+    values: list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Everything on a run's page."""
+
+    run: Run
+    file: str
+    steps: int
+    charts: list[Chart]
+    modes: list[tuple[str, str, int]]
+    """Forward mode, how it ran, steps (of all ranks)."""
+    differences: list[Difference]
+    differing: int
+    tensors: list[Observed]
+    refuted: int
+    last: list[Step]
+    edges: int
+    missing: list[EdgeRow]
+
+
+def run_pages(context: Context) -> list[RunPage]:
+    """A page for each run."""
+    files = dict(addresses("runs", [run.name for run in context.runs]))
+    return [_page(context, run, files[run.name]) for run in context.runs]
+
+
+def _page(context: Context, run: Run, file: str) -> RunPage:
+    differences = _differences(run)
+    modes = Counter((step.mode or "unknown", step.how or "unknown") for step in run.steps)
+    tensors = sorted(run.tensors, key=lambda seen: (seen.verdict != "refuted", seen.verdict != "confirmed", seen.name))
+    return RunPage(
+        run=run,
+        file=file,
+        steps=len({step.number for step in run.steps}),
+        charts=[drawn for drawn in _charts(run) if drawn is not None],
+        modes=[(mode, how, count) for (mode, how), count in sorted(modes.items())],
+        differences=differences[:LAST],
+        differing=len(differences),
+        tensors=tensors,
+        refuted=sum(seen.verdict == "refuted" for seen in tensors),
+        last=sorted(run.steps, key=lambda step: (step.number, step.rank))[-LAST * max(1, len(run.ranks)) :],
+        edges=len(run.edges),
+        missing=[
+            EdgeRow(function_link(context, caller), function_link(context, callee), count)
+            for caller, callee, count in sorted(run.missing_edges, key=lambda edge: (-edge[2], edge[0], edge[1]))
+        ],
+    )
+
+
+def _charts(run: Run) -> list[Chart | None]:
+    ranks = run.ranks or sorted({step.rank for step in run.steps})
+    first = ranks[:1]
+
+    def per_rank(value: Callable[[Step], float | None]) -> list[Series]:
+        return [_series(run, f"rank {rank}" if len(ranks) > 1 else "step", rank, value) for rank in ranks]
+
+    def of_first(name: str, value: Callable[[Step], float | None]) -> list[Series]:
+        return [_series(run, name, rank, value) for rank in first]
+
+    return [
+        chart("Batch size", "requests", of_first("live", lambda s: s.batch) + of_first("padded", lambda s: s.padded)),
+        chart("Mean accept length", "tokens", per_rank(_accepted)),
+        chart("Step time", "ms", per_rank(lambda s: s.duration_ms)),
+        chart(
+            "KV slots",
+            "slots",
+            of_first("allocated", lambda s: s.allocated) + of_first("committed", lambda s: s.committed),
+        ),
+    ]
+
+
+def _series(run: Run, name: str, rank: int, value: Callable[[Step], float | None]) -> Series:
+    points = [(step.number, found) for step in run.steps if step.rank == rank and (found := value(step)) is not None]
+    return Series(name, sorted(points))
+
+
+def _accepted(step: Step) -> float | None:
+    return sum(step.accept_lens) / len(step.accept_lens) if step.accept_lens else None
+
+
+def _differences(run: Run) -> list[Difference]:
+    """Steps where ranks differ in what must agree among them."""
+    by_number: dict[int, list[Step]] = {}
+    for step in run.steps:
+        by_number.setdefault(step.number, []).append(step)
+    found = []
+    for number, steps in sorted(by_number.items()):
+        for what in ("mode", "how", "batch", "padded", "accept_lens"):
+            values = [(step.rank, str(getattr(step, what))) for step in sorted(steps, key=lambda step: step.rank)]
+            if len({value for _, value in values}) > 1:
+                found.append(Difference(number, what.replace("_", " "), values))
+    return found
