@@ -5,7 +5,14 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from sgltrace.errors import InputError
+from sgltrace.progress import SilentProgress
+from sgltrace.sources import SourceTree, open_source
 
 MODULES = {
     "sglang/__init__.py": b"",
@@ -48,3 +55,27 @@ def write_sdist(path: Path, files: dict[str, bytes] = MODULES, members: list[tar
         for member in members or []:
             archive.addfile(member, io.BytesIO(b"\0" * member.size))
     return path
+
+
+def opener(cache_dir: Path) -> Callable[[Path | str], SourceTree]:
+    """``open_source`` with a cache folder and without progress."""
+    return lambda requested: open_source(str(requested), cache_dir=cache_dir, progress=SilentProgress())
+
+
+def refusal(opened: Callable[[Path | str], SourceTree], requested: Path | str) -> str:
+    """The one line with which ``requested`` is refused."""
+    with pytest.raises(InputError) as caught:
+        opened(requested)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+SCHEDULER = "sglang.srt.managers.scheduler"
+
+
+def assert_is_the_tree(tree: SourceTree) -> None:
+    """It has what MODULES has, under the names by which Python imports it."""
+    assert list(tree.modules) == ["sglang", "sglang._version", SCHEDULER, "sglang.srt.server_args", "sglang.version"]
+    assert tree.modules[SCHEDULER] == "sglang/srt/managers/scheduler.py"
+    assert tree.read_module(SCHEDULER) == MODULES["sglang/srt/managers/scheduler.py"]
+    assert (tree.source.name, tree.source.version) == ("sglang", "1.2.3")
