@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import ClassInfo, Scope
 from sgltrace.index.modules import dotted
-from sgltrace.index.values import OPAQUE, ClassRef, Container, External, Instance, Node, Text, Transform, Value
+from sgltrace.index.values import (
+    OPAQUE,
+    Bound,
+    ClassRef,
+    Container,
+    External,
+    FunctionRef,
+    Instance,
+    Node,
+    Transform,
+    Value,
+)
 
 if TYPE_CHECKING:
     from sgltrace.index.engine import Engine
@@ -41,6 +52,8 @@ class Annotation:
     values: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     open: bool = False
+    is_tensor: bool = False
+    """Whether it names something of torch's, which no function of the tree is."""
 
     @property
     def usable(self) -> bool:
@@ -88,6 +101,7 @@ def _read_name(engine: Engine, expression: s.Expr, scope: Scope, out: Annotation
                 out.open = True
             else:
                 out.values.append(OPAQUE)
+                out.is_tensor |= value.path.startswith("torch.")
         elif type(value) is Container:  # an alias: X = Union[A, B]
             out.open = True
         else:
@@ -137,10 +151,14 @@ def _container(engine: Engine, kind: str, parts: list[s.Expr], scope: Scope, out
 
 
 def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
-    """A transform that lets through what fits an annotation; None where anything may."""
+    """A transform that lets through what fits an annotation; None where anything may.
+
+    Functions pass, but not for a tensor: where one comes in, the annotation is not meant as it is written.
+    """
     if annotation.open or not annotation.values:
         return None
     classes = tuple(annotation.classes)
+    tensor = annotation.is_tensor
     containers = any(type(value) is Container for value in annotation.values)
 
     def transform(value: Value) -> Value | None:
@@ -149,6 +167,6 @@ def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
             return value if any(cls in engine.classes.mro(value.cls) for cls in classes) else None  # type: ignore[union-attr]
         if kind is Container:
             return value if containers else None
-        return value if kind is External or kind is Text else None
+        return None if tensor and kind in (Bound, FunctionRef) else value
 
     return transform

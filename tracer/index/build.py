@@ -45,14 +45,23 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
         progress.stage("Resolving calls")
         engine = Engine(tree, facts)
         engine.modules.followed = None if options.whole else options.followed
+        facts.prefetch(_also(tree))
         processes = find_processes(engine, roles())
         for function in processes:
             engine.entry(function)
         engine.run()
+        for name in _also(tree):
+            engine.modules.load(name)
         program = Program(engine)
         program.cast = find_cast(program, roles(), processes)
         program.phases = Phases(program, roles(), program.cast)
     return program
+
+
+def _also(tree: SourceTree) -> list[str]:
+    """The modules that later parts look into whether a scheduler's process reaches them or not."""
+    wanted = [f"{tree.package}.{name}" for name in roles().also]
+    return [name for name in tree.modules if any(name == w or name.startswith(f"{w}.") for w in wanted)]
 
 
 def build(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:

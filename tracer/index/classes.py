@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sgltrace.index import syntax as s
-from sgltrace.index.entities import ClassInfo, Scope
+from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.modules import dotted
 from sgltrace.index.values import ClassRef, External, Node, Solver, Value
 
@@ -123,7 +123,18 @@ class Classes:
             own = {path.rpartition(".")[2] for path in self._bases(cls)[1]}
             if own & {"ABC", "Protocol"} or any(k.name == "metaclass" for k in cls.node.keywords):
                 return True
-        return any(f.is_abstract for functions in cls.functions.values() for f in functions)
+        return any(f.is_abstract or _is_stub(f) for functions in cls.functions.values() for f in functions)
+
+
+_STUB_SIZE = 200
+"""A method that does no more than raise NotImplementedError has a body no longer than this, encoded."""
+
+
+def _is_stub(function: FunctionInfo) -> bool:
+    if not isinstance(function.node, s.Func):
+        return False
+    body = bytes(function.node.body)
+    return len(body) < _STUB_SIZE and b"NotImplementedError" in body
 
 
 def _merge(sequences: list[list[ClassInfo]]) -> list[ClassInfo]:

@@ -82,10 +82,19 @@ def merge(engine: Engine, container: Container, value: Value) -> None:
                 solver.link(node, container.item(key))
             solver.link(value.element, container.element)
             solver.link(value.keys, container.keys)
+        elif container.kind == "dict":
+            solver.watch(value.whole, partial(_add_pair, engine, container))
         else:
             solver.link(value.keys if value.kind == "dict" else value.whole, container.element)
     elif type(value) is not Text:
         solver.add(container.element, OPAQUE)
+
+
+def _add_pair(engine: Engine, container: Container, value: Value) -> None:
+    """A pair of a key and a value, out of which a dict is made."""
+    if type(value) is Container and value.kind == "tuple":
+        engine.solver.link(value.item(0), container.keys)
+        engine.solver.link(value.item(1), container.element)
 
 
 def _view(engine: Engine, container: Container, name: str, node: Node) -> Container:

@@ -44,6 +44,20 @@ from sgltrace.sources import SourceTree
 Args = list[tuple["str | None", Node]]
 
 
+MAX_CONTRADICTING = 3
+"""More instances than this at one argument come from calls that were mixed, not from a wrong annotation."""
+
+_DISPATCHED = {
+    "self_method",
+    "attr_method",
+    "property",
+    "special_method",
+    "context_manager",
+    "nn_module_call",
+    "callback",
+}
+
+
 class Use:
     """A place in a function where something is called, be it a call or what Python makes one of.
 
@@ -88,6 +102,9 @@ class Engine:
         self.edges: dict[tuple[FunctionInfo, FunctionInfo, str], list[Use]] = {}
         self.constructed: dict[FunctionInfo, list[tuple[ClassInfo, Use]]] = {}
         self.sites: list[Site] = []
+        self._checked: dict[Node, list[Node]] = {}
+        self._misses: list[tuple[Node, ClassInfo]] = []
+        self._declared: dict[ClassInfo, list[Node]] = {}
         self.reached: dict[FunctionInfo, None] = {}
         self._queue: deque[FunctionInfo] = deque()
         self._methods: dict[tuple[Container, str], Method] = {}
@@ -117,8 +134,86 @@ class Engine:
                 lower(self, self._queue.popleft())
                 self.solver.run()
             self.solver.run()
-            if not self._queue:
+            if not self._queue and not self._settle():
                 return
+
+    def _settle(self) -> bool:
+        """When nothing moves any more: fall back on what is less certain. Whether that gave anything new."""
+        for step in (self._contradicted, self._returned, self._unmade, self._interfaces):
+            if step():
+                return True
+        return False
+
+    def _contradicted(self) -> bool:
+        """Where nothing that is passed fits the annotation, the annotation is wrong, not the caller."""
+        moved = False
+        refused, self.solver.refused = self.solver.refused, {}
+        for target, source in [(node, source) for node in refused for source in self._checked.get(node, ())]:
+            instances = [v for v in source.values if type(v) is Instance]
+            transform = target.transform
+            if not instances or transform is None or len(instances) > MAX_CONTRADICTING:
+                continue
+            if all(v not in target.values and transform(v) is None for v in instances):
+                for value in instances:
+                    self.solver.force(target, value)
+                moved = True
+        return moved
+
+    def _returned(self) -> bool:
+        """Where a body does not tell what it returns, the annotation does."""
+        moved = False
+        for function in self.reached:
+            node = function.node
+            if function.fell_back or not isinstance(node, s.Func) or node.returns is None or not function.lowered:
+                continue
+            if any(type(v) not in (External, Text) for v in function.result.values):
+                continue
+            function.fell_back = True
+            if function.generator is None:
+                before = len(function.result.values)
+                self.annotate(function.result, node.returns, function.enclosing)
+                moved |= len(function.result.values) > before
+        return moved
+
+    def _unmade(self) -> bool:
+        """An object of a class that nobody makes: its fields are what its ``__init__`` would write."""
+        moved = False
+        for result, cls in self._misses:
+            if result.values or cls.instantiated or cls.assumed:
+                continue
+            cls.assumed = moved = True
+            for name in ("__init__", "__post_init__"):
+                found = self.classes.lookup(cls, name)
+                for value in list(found[1].values) if found is not None else ():
+                    if type(value) is FunctionRef:
+                        self.reach(value.function)
+                        bind_arguments(self, value.function, cls.instance, [], Node())
+        for cls in list(self._declared):
+            if not cls.instantiated and cls.subclasses and self._declared[cls]:
+                for node in self._declared.pop(cls):
+                    self.solver.link(cls.instances, node)
+                moved = True
+        return moved
+
+    def _interfaces(self) -> bool:
+        """A call that finds several overrides is a call of the method that they override, too."""
+        moved = False
+        for (_, callee, kind), uses in list(self.edges.items()):
+            if callee.owner is None or kind not in _DISPATCHED:
+                continue
+            roots = self._overridden(callee)
+            for use in uses:
+                if use.dispatch and len(use.targets) > 1:
+                    for root in roots:
+                        if root not in use.targets:
+                            self.edge(use, root, kind)
+                            moved = True
+        return moved
+
+    def _overridden(self, function: FunctionInfo) -> list[FunctionInfo]:
+        owner = function.owner
+        assert owner is not None
+        return [f for base in self.classes.mro(owner)[1:] for f in base.functions.get(function.name, ())[:1]]
 
     def _loaded(self, module: ModuleInfo) -> None:
         self.reach(module.body)
@@ -174,6 +269,8 @@ class Engine:
         annotation = read_annotation(self, expression, scope)
         for value in annotation.values:
             self.solver.add(node, value)
+            if type(value) is Instance and not value.cls.instantiated:
+                self._declared.setdefault(value.cls, []).append(node)
         for other in annotation.nodes:
             self.solver.link(other, node)
         return annotation.usable
@@ -227,6 +324,12 @@ class Engine:
         elif uses[-1] is not use and use not in uses:
             uses.append(use)
         self.reach(callee)
+
+    def pass_on(self, source: Node, target: Node) -> None:
+        """Link to what may be annotated."""
+        self.solver.link(source, target)
+        if target.transform is not None and not source.fixed:
+            self._checked.setdefault(target, []).append(source)
 
     def invoke(
         self, use: Use, function: FunctionInfo, receiver: Value | None, args: Args, result: Node, kind: str
@@ -421,6 +524,8 @@ class Engine:
             self.solver.add(result, cls.ref)
             return
         self.solver.link(self.classes.read(cls, name), result)
+        if not result.values:
+            self._misses.append((result, cls))
         if found is None and self.classes.has_outside(cls):
             self.solver.add(result, OPAQUE)
 
@@ -645,7 +750,7 @@ def bind_arguments(engine: Engine, function: FunctionInfo, receiver: Value | Non
     positional = [p.name for p in parameters if p.kind in ("", "/")]
     names = {p.name for p in parameters if p.kind in ("", "=")}
     rest = keywords = None
-    if not function.is_wrapper:  # a wrapper's rest is of all the functions it wraps
+    if not function.is_wrapper:  # a wrapper's rest would be of all the functions that it wraps
         rest = next((p.name for p in parameters if p.kind == "*"), None)
         keywords = next((p.name for p in parameters if p.kind == "**"), None)
     at = 0
@@ -658,7 +763,7 @@ def bind_arguments(engine: Engine, function: FunctionInfo, receiver: Value | Non
     for name, node in args:
         if name is None:
             if at < len(positional):
-                solver.link(node, nodes[positional[at]])
+                engine.pass_on(node, nodes[positional[at]])
             elif rest is not None:
                 solver.link(node, _container(nodes[rest]).item(at - len(positional)))
             at += 1
@@ -667,7 +772,7 @@ def bind_arguments(engine: Engine, function: FunctionInfo, receiver: Value | Non
         elif name == "**":
             solver.watch(node, partial(_spread_names, engine, names, keywords, nodes))
         elif name in names:
-            solver.link(node, nodes[name])
+            engine.pass_on(node, nodes[name])
         elif keywords is not None:
             solver.link(node, _container(nodes[keywords]).item(name))
 

@@ -88,6 +88,7 @@ class ClassInfo:
         self.reads: dict[str, Node] = {}
         self.subclasses: list[ClassInfo] = []
         self.instantiated = False
+        self.assumed = False
         self.is_dataclass = False
         self.is_enum = False
         self.made_constructor: FunctionInfo | None = None
@@ -136,6 +137,8 @@ class FunctionInfo:
         self.is_property = False
         self.is_abstract = False
         self.is_wrapper = False
+        """A nested function that takes anything: it hands on what it is given to a function that it wraps."""
+        self.fell_back = False
         self._body: list[s.Stmt] | None = None
         self.scope: Scope | None = None
         self.bound: dict[Any, Bound] = {}

@@ -281,7 +281,8 @@ _MODELS: dict[str, Model] = {
     "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "torch.no_grad": _same,
     "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same, "contextlib.contextmanager": _same,
     "contextlib.nullcontext": _same, "torch.inference_mode": _same, "triton.jit": _same, "threading.Lock": _empty("lock"),
-    "builtins.staticmethod": _same, "builtins.classmethod": _same, "builtins.property": _same,
+    "torch.nn.ModuleList": _collect("list"), "torch.nn.Sequential": _collect("list"),
+    "torch.nn.ModuleDict": _collect("dict"), "builtins.staticmethod": _same, "builtins.classmethod": _same, "builtins.property": _same,
 }  # fmt: skip
 
 

@@ -105,7 +105,7 @@ class Reader:
         declared = Node()
         self.engine.declare(declared, statement.annotation, self.scope)
         if value is not None:
-            self.solver.link(value, declared)
+            self.engine.pass_on(value, declared)
             self.bind(target, declared, statement)
         elif isinstance(target, s.Name):
             self.bind(target, declared, statement)
@@ -178,8 +178,34 @@ class Reader:
             self.set(name, found if found is not None else Node())
         return True
 
+    def condition(self, test: s.Expr) -> None:
+        """An expression that is asked whether it is true: an object may answer by a method."""
+        node = self.expression(test)
+        if isinstance(test, s.Unary) and test.op == "not":
+            self.truth(test.value)
+        elif isinstance(test, s.Bool):
+            self.truth(test.left)
+            self.truth(test.right)
+        else:
+            self.truth(test, node)
+
+    def truth(self, test: s.Expr, node: Node | None = None) -> None:
+        if isinstance(test, (s.Bool, s.Unary)):
+            for part in s.children(test):
+                self.truth(part)
+        elif isinstance(test, (s.Name, s.Attr, s.Call)):
+            node = node if node is not None else self.function.nodes.get(id(test))
+            if node is not None and not node.fixed:
+                self.solver.watch(node, partial(self._truth, Use(self.function, test, dispatch=True)))
+
+    def _truth(self, use: Use, value: Value) -> None:
+        if type(value) is Instance:
+            name = "__bool__" if self.engine.classes.lookup(value.cls, "__bool__") is not None else "__len__"
+            if self.engine.classes.lookup(value.cls, name) is not None:
+                self.engine.dunder(value, name, use, [], Node())
+
     def if_(self, statement: s.If) -> bool:
-        self.expression(statement.test)
+        self.condition(statement.test)
         before = self.scope.names
         if self.scope.weak:
             self.scope_weak_if(statement)
@@ -259,7 +285,7 @@ class Reader:
 
     def while_(self, statement: s.While) -> bool:
         heads = self.open_loop(statement.body, [])
-        self.expression(statement.test)
+        self.condition(statement.test)
         self.block(statement.body)
         self.end_loop(heads)
         self.block(statement.orelse)
@@ -346,6 +372,7 @@ class Reader:
                 self.function.module, statement.name, qualname, statement, self.scope, None, self.function
             )
             self.engine.describe(function)
+            function.is_wrapper = {"*", "**"} <= {p.kind for p in statement.params}
             self.function.nested[id(statement)] = function
             self.set(statement.name, Node())
             self.scope.names[statement.name] = self.weak_or_new(statement.name, constant(function.ref))
@@ -651,7 +678,7 @@ class Reader:
         return EXTERNAL
 
     def conditional(self, expression: s.Cond) -> Node:
-        self.expression(expression.test)
+        self.condition(expression.test)
         body, orelse = self.expression(expression.body), self.expression(expression.orelse)
         if body is orelse:
             return body
@@ -779,7 +806,6 @@ def _wrapper(decorator: Node, value: Value) -> Value | None:
     makers |= {v.function for v in decorator.values if type(v) is Bound}
     while function is not None:
         if function in makers:
-            value.function.is_wrapper = True
             return value
         function = function.parent
     return None

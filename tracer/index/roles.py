@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sgltrace.errors import InputError
@@ -19,6 +19,9 @@ from sgltrace.index.vocabulary import Roles, matches
 from sgltrace.model import PATHS, Worker
 
 
+Place = tuple[FunctionInfo, Chain]
+
+
 @dataclass
 class Cast:
     """The parts found in a release."""
@@ -31,6 +34,8 @@ class Cast:
     """By the class's id."""
     entry_points: dict[str, str | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    places: dict[ClassInfo, list[Place]] = field(default_factory=dict)
+    """Where each worker class is chosen, with the conditions of the choice."""
 
     def worker_of(self, path: str) -> ClassInfo | None:
         """The worker class of a path."""
@@ -108,8 +113,9 @@ def _find_workers(program: Program, roles: Roles, cast: Cast) -> None:
         for value in read(cast.scheduler, name).values
         if isinstance(value, Instance) and not program.engine.classes.is_abstract(value.cls)
     }
+    cast.places = _all_places(program, held)
     for cls in sorted(held, key=lambda c: c.id):
-        places = list(_places(program, cls))
+        places = cast.places[cls]
         algorithms = _algorithms(program, roles, places)
         cast.worker_classes[cls.id] = cls
         cast.workers.append(
@@ -124,21 +130,27 @@ def _find_workers(program: Program, roles: Roles, cast: Cast) -> None:
         )
 
 
-Place = tuple[FunctionInfo, Chain]
-
-
-def _places(program: Program, cls: ClassInfo) -> Iterator[Place]:
-    """Where a class is chosen: constructed by its own name, or named in a return."""
+def _all_places(program: Program, classes: Iterable[ClassInfo]) -> dict[ClassInfo, list[Place]]:
+    """Where each class is chosen: constructed by its own name, or named in a return. Its own module does not count."""
+    names = {cls.name.encode() for cls in classes}
+    places: dict[ClassInfo, list[Place]] = {cls: [] for cls in classes}
     for function in program.functions.values():
-        scope = function.scope
-        if scope is None or function.module is cls.module:
+        node = function.node
+        if function.scope is None or not isinstance(node, s.Func):
+            continue
+        body = bytes(node.body)
+        if not any(name in body for name in names):
             continue
         for expression in _chosen(function.body):
-            node = function.nodes.get(id(expression))
-            if node is None and isinstance(expression, s.Name):
-                node = program.engine.name(expression.id, scope)
-            if node is not None and cls.ref in node.values and len(node.values) == 1:
-                yield function, program.guards(function).at(expression)
+            found = function.nodes.get(id(expression))
+            if found is None and isinstance(expression, s.Name):
+                found = program.engine.name(expression.id, function.scope)
+            if found is None or len(found.values) != 1:
+                continue
+            value = next(iter(found.values))
+            if isinstance(value, ClassRef) and value.cls in places and value.cls.module is not function.module:
+                places[value.cls].append((function, program.guards(function).at(expression)))
+    return places
 
 
 def _chosen(body: list[s.Stmt]) -> Iterator[s.Name | s.Attr]:
@@ -232,8 +244,11 @@ def _find_paths(program: Program, roles: Roles, cast: Cast) -> None:
         if not any(main == a.lower() for a in worker.algorithms):
             continue
         further = min(
-            sum(1 for t in _holding(chain) if _algorithm(roles, t) is None and roles.overlap_word not in text(t))
-            for _, chain in _places(program, cls)
+            (
+                sum(1 for t in _holding(chain) if _algorithm(roles, t) is None and roles.overlap_word not in text(t))
+                for _, chain in cast.places[cls]
+            ),
+            default=0,
         )
         eligible.append((further, i))
     if not eligible:

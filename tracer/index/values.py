@@ -242,7 +242,7 @@ NOTHING = Node()
 """What ``None`` is: no value that anything could be called on."""
 NOTHING.fixed = True
 
-MAX_TEXTS = 6
+MAX_TEXTS = 24
 """More string constants than this in one node mean a free string."""
 
 
@@ -251,6 +251,8 @@ class Solver:
 
     def __init__(self) -> None:
         self._pending: deque[tuple[Node, Value, int, int]] = deque()
+        self.refused: dict[Node, None] = {}
+        """The nodes whose transform refused an instance."""
 
     def add(self, node: Node, value: Value) -> None:
         """Put a value into a node."""
@@ -258,14 +260,18 @@ class Solver:
             return
         if node.transform is not None:
             changed = node.transform(value)
-            if changed is None or changed in node.values:
+            if changed is None:
+                if type(value) is Instance:
+                    self.refused[node] = None
+                return
+            if changed in node.values:
                 return
             value = changed
         if type(value) is External and not node.is_name:
             value = OPAQUE  # only names tell what an external is: nobody needs torch.int32 in a thousand places
             if value in node.values:
                 return
-        elif type(value) is Text and sum(type(v) is Text for v in node.values) >= MAX_TEXTS:
+        elif type(value) is Text and len(node.values) >= MAX_TEXTS:
             value = OPAQUE
             if value in node.values:
                 return
@@ -276,6 +282,12 @@ class Solver:
         targets, watchers = node.targets, node.watchers
         if targets or watchers:
             self._pending.append((node, value, len(targets or ()), len(watchers or ())))
+
+    def force(self, node: Node, value: Value) -> None:
+        """Put a value into a node past its transform."""
+        transform, node.transform = node.transform, None
+        self.add(node, value)
+        node.transform = transform
 
     def link(self, source: Node, target: Node) -> None:
         """Everything in ``source`` is in ``target``, now and later."""

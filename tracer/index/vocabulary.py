@@ -21,6 +21,7 @@ class Roles:
     """Section ``[roles]``; the file says what each means."""
 
     modules: tuple[str, ...]
+    also: tuple[str, ...]
     process: tuple[str, ...]
     scheduler: tuple[str, ...]
     event_loops: tuple[str, ...]
