@@ -22,7 +22,6 @@ STEP, START, ADMISSION = "every step", "process start", "request admission"
 
 def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     """Scan the program's functions and sort them into the engine's parts."""
-    _load(program, vocabulary)
     infos = _all_functions(program)
     fns = {info.id: _fn(info) for info in infos.values()}
     classes = {c.name: c for m in program.engine.modules.loaded.values() for c in m.classes.values()}
@@ -41,15 +40,6 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     made.generators = frozenset(i for i, info in infos.items() if info.is_generator)
     _join(made, program)
     return made
-
-
-def _load(program: Program, vocabulary: Vocabulary) -> None:
-    """Read the modules of the server's arguments and of the front process, which the scheduler's process may not reach."""
-    modules = program.engine.modules
-    wanted = sorted(vocabulary.names("config_gate", "modules"))
-    for name in sorted(program.tree.modules):
-        if any(name == f"{program.tree.package}.{w}" or name.startswith(f"{program.tree.package}.{w}.") for w in wanted):
-            modules.load(name)
 
 
 def _all_functions(program: Program) -> dict[str, FunctionInfo]:
