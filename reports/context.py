@@ -65,7 +65,7 @@ class Context:
         return places
 
     def component(self, identifier: str) -> str:
-        """The component of a function: as the index says, else the folder of its file, else ``other``."""
+        """The component of a function, ``other`` where the index names none."""
         function = self.graph.functions.get(identifier)
         return component_of(function) if function else UNNAMED
 
@@ -109,8 +109,8 @@ class Context:
 
 
 def component_of(function: Function) -> str:
-    """A function's component, or the folder of its file where the index names none."""
-    return function.component or function.file.rpartition("/")[0].rpartition("/")[2] or UNNAMED
+    """A function's component, ``other`` where the index names none."""
+    return function.component or UNNAMED
 
 
 def _parts(functions: list[Function]) -> list[list[Function]]:

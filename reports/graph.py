@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sgltrace.model import CallEdge, Function, Guard, Index, Unresolved
@@ -47,10 +46,10 @@ class CallGraph:
         self._trees: dict[str, dict[str, CallEdge | None]] = {}
 
     def loops(self, path: str) -> list[str]:
-        """The event loops that lead to the path's worker, the ones named after nothing else first."""
+        """The event loops of a path, the plain one first: the one of this path alone whose name says least besides."""
         known = [loop for loop in self.index.event_loops if loop in self.functions]
-        marked = [loop for loop in known if path in self.functions[loop].paths]
-        return marked or known
+        marked = [loop for loop in known if path in self.functions[loop].paths] or known
+        return sorted(marked, key=lambda loop: (len(self.functions[loop].paths), short(loop).count("_"), loop))
 
     def on_path(self, path: str) -> list[Function]:
         """The functions of a path, by id."""
@@ -88,14 +87,18 @@ class CallGraph:
         return depths
 
     def _tree(self, path: str) -> dict[str, CallEdge | None]:
-        """Breadth first from the event loops over functions of the path, declared targets before overrides."""
+        """The shortest ways from the plain event loop, and for what it does not reach from the others."""
         if path not in self._trees:
-            self._trees[path] = self._grow(self.loops(path), path)
+            tree: dict[str, CallEdge | None] = {}
+            for loop in self.loops(path):
+                self._grow(tree, loop, path)
+            self._trees[path] = tree
         return self._trees[path]
 
-    def _grow(self, roots: Iterable[str], path: str) -> dict[str, CallEdge | None]:
-        tree: dict[str, CallEdge | None] = {root: None for root in roots}
-        queue = deque(tree)
+    def _grow(self, tree: dict[str, CallEdge | None], root: str, path: str) -> None:
+        """Adds what a root reaches, breadth first over functions of the path, declared targets before overrides."""
+        tree[root] = None
+        queue = deque([root])
         while queue:
             edges = self.calls.get(queue.popleft(), [])
             for edge in sorted(edges, key=lambda edge: (edge.virtual, edge.sites[0].line if edge.sites else 0)):
@@ -103,7 +106,6 @@ class CallGraph:
                 if callee is not None and path in callee.paths and edge.callee not in tree:
                     tree[edge.callee] = edge
                     queue.append(edge.callee)
-        return tree
 
 
 def short(identifier: str) -> str:

@@ -37,10 +37,9 @@ class Links:
 
     def __init__(self, source: Source, functions: dict[str, str], points: Iterable[str]) -> None:
         """``functions`` gives the module page (a file relative to the report) of each function with a page."""
-        self._pages = functions
-        self._functions = {
-            name: page_link(page, anchor(name)) for name, page in functions.items()
-        }
+        quoted = {page: page_link(page) for page in set(functions.values())}
+        self._pages = {name: quoted[page] for name, page in functions.items()}
+        self._functions = {name: Markup(f"{page}#{quote(anchor(name))}") for name, page in self._pages.items()}  # noqa: S704
         self._points = dict(addresses("points", points))
         self._release = source.version if source.version and _RELEASE.fullmatch(source.version) else None
         self._named = source.name == "sglang"
@@ -56,7 +55,7 @@ class Links:
     def line(self, identifier: str, line: int) -> Markup | None:
         """A link to a line of the function's page."""
         page = self._pages.get(identifier)
-        return None if page is None else page_link(page, f"L{line}")
+        return None if page is None else Markup(f"{page}#L{int(line)}")  # noqa: S704
 
     def point(self, identifier: str) -> Markup | None:
         """A link to a coupling point's page."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
-import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -187,20 +187,19 @@ def _modules(context: Context, out: Path, env: jinja2.Environment, jobs: int | N
     files = list(context.modules)
     chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
     jobs = min(jobs or os.cpu_count() or 1, len(chunks))
+    collecting = gc.isenabled()
+    gc.disable()  # pages have no cycles, and a search would go through the whole index each time
     try:
-        if jobs > 1 and _may_fork():
+        if jobs > 1 and "fork" in multiprocessing.get_all_start_methods():
             with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
                 written = list(pool.map(_chunk, chunks))
         else:
             written = [_chunk(chunk) for chunk in chunks]
     finally:
         _work = None
+        if collecting:
+            gc.enable()
     return sum(count for count, _ in written), sum(size for _, size in written)
-
-
-def _may_fork() -> bool:
-    """Whether forking is safe here: the system has it, and no other thread holds a lock."""
-    return "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
 
 
 def _chunk(files: list[str]) -> tuple[int, int]:

@@ -27,11 +27,12 @@ def visible(text: str) -> str:
 
 def finalize(value: object) -> object:
     """What Jinja2 does with every value before it escapes it; markup made by our own templates passes."""
+    kind = type(value)
+    if kind is Markup or kind is int:
+        return value
     if value is None:
         return ""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return visible(value)
+    return visible(value) if isinstance(value, str) else value
 
 
 def file_name(text: str, limit: int = 96) -> str:

@@ -49,16 +49,21 @@ class Chain:
     path: str
     entry: FunctionLink
     roots: list[Call]
+    """The plain event loop; empty where the index knows none."""
+    others: list[FunctionLink]
+    """Event loops of other setups, which lead to the same worker."""
     count: int
 
 
 def chain(context: Context, path: str) -> Chain:
     """The chain of a path that the release has."""
     builder = _Builder(context, path)
-    roots = [builder.root(loop) for loop in context.graph.loops(path)]
+    loops = context.graph.loops(path)
+    roots = [builder.root(loop) for loop in loops[:1]]
     entry = context.index.entry_points[path]
     assert entry is not None  # noqa: S101  (the caller asks for paths that exist)
-    return Chain(path, function_link(context, entry), roots, builder.count)
+    others = [function_link(context, loop) for loop in loops[1:]]
+    return Chain(path, function_link(context, entry), roots, others, builder.count)
 
 
 class _Builder:
@@ -78,6 +83,7 @@ class _Builder:
             for name in {place.function for place in (*point.producers, *point.consumers)}:
                 self.points[name] = self.points.get(name, 0) + 1
         self.kept = self._above(self._notable(path))
+        self.kept |= self._below(context.graph.loops(path)[:1], 2) | self._below([self.entry or ""], 3)
         self.anchors: dict[str, str] = {}
 
     def _notable(self, path: str) -> set[str]:
@@ -95,6 +101,16 @@ class _Builder:
                     kept.add(edge.caller)
                     queue.append(edge.caller)
         return kept
+
+    def _below(self, roots: list[str], depth: int) -> set[str]:
+        """The functions of the step that are called at most ``depth`` calls below the roots."""
+        found = set(roots) & self.step
+        ring = found
+        for _ in range(depth):
+            edges = (edge for name in ring for edge in self.context.graph.calls.get(name, []))
+            ring = {edge.callee for edge in edges if edge.callee in self.step and not edge.virtual} - found
+            found = found | ring
+        return found
 
     def root(self, loop: str) -> Call:
         made = Call(function_link(self.context, loop), 0, None, [], False, points=self.points.get(loop, 0))

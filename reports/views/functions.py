@@ -28,11 +28,12 @@ class Site:
 
 
 @dataclass(slots=True)
-class Neighbour:
-    """A caller or callee: its link, and the edge's marks and sites, rendered once for the two pages that show it."""
+class Neighbours:
+    """Callers or callees: each a link, the edge's marks, and its sites. Pieces are rendered once for all pages."""
 
-    function: Markup
-    edge: Markup
+    count: int
+    items: Markup
+    """What stands between the first ``<li>`` and the last ``</li>``."""
 
 
 @dataclass(slots=True)
@@ -76,8 +77,8 @@ class FunctionPart:
     ways: list[tuple[str, Markup]]
     """Path, and the links from the event loop to here."""
     excerpt: Excerpt
-    callers: list[Neighbour]
-    callees: list[Neighbour]
+    callers: Neighbours
+    callees: Neighbours
     unresolved: list[UnresolvedCall]
     points: list[tuple[Markup, str, str]]
     """Coupling points with an end here: link, title, what this end is."""
@@ -113,7 +114,7 @@ class ModulePages:
         self._context = context
         self._macros = env.get_template("macros.html").module
         self._links: dict[str, Markup] = {}
-        self._edges: dict[tuple[str, str], Markup] = {}
+        self._edges: dict[tuple[str, str, str], Markup] = {}
         self._ways: dict[tuple[str, str], Markup | None] = {}
         self._ran = {(caller, callee): count for run in context.runs for caller, callee, count in run.edges}
         self._points: dict[str, list[tuple[Markup, str, str]]] = {}
@@ -151,11 +152,13 @@ class ModulePages:
             forge=context.links.forge(function.file, function.line),
             ways=[(path, way) for path in context.paths if (way := self._way(path, function.id)) is not None],
             excerpt=context.reader.function(function.file, function.line, function.end_line),
-            callers=[Neighbour(self._link(edge.caller), self._edge(edge)) for edge in graph.callers.get(function.id, [])],
-            callees=[
-                Neighbour(self._link(edge.callee), self._edge(edge))
-                for edge in sorted(graph.calls.get(function.id, []), key=_first_line)
-            ],
+            callers=_joined([self._link(edge.caller) + self._edge(edge) for edge in graph.callers.get(function.id, [])]),
+            callees=_joined(
+                [
+                    self._link(edge.callee) + self._edge(edge)
+                    for edge in sorted(graph.calls.get(function.id, []), key=_first_line)
+                ]
+            ),
             unresolved=[
                 UnresolvedCall(call.line, call.expression, call.why) for call in graph.unresolved.get(function.id, [])
             ],
@@ -168,11 +171,11 @@ class ModulePages:
         return self._links[identifier]
 
     def _edge(self, edge: CallEdge) -> Markup:
-        key = (edge.caller, edge.callee)
+        key = (edge.caller, edge.callee, edge.kind)
         if key not in self._edges:
             line = self._context.links.line
             sites = [Site(site.line, line(edge.caller, site.line), guard_texts(site.guards)) for site in edge.sites]
-            self._edges[key] = self._macros.edge(edge, sites, self._ran.get(key, 0))  # type: ignore[attr-defined]
+            self._edges[key] = self._macros.edge(edge, sites, self._ran.get(key[:2], 0))  # type: ignore[attr-defined]
         return self._edges[key]
 
     def _way(self, path: str, target: str) -> Markup | None:
@@ -196,6 +199,10 @@ class ModulePages:
             todo.append(at)
             at = self._context.graph.reached_from(path, at)
         yield from reversed(todo)
+
+
+def _joined(items: list[Markup]) -> Neighbours:
+    return Neighbours(len(items), Markup("</li>\n<li>").join(items))
 
 
 def _first_line(edge: CallEdge) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from sgltrace.reports.views.common import (
     point_row,
     severity,
 )
+from sgltrace.reports.views.unknowns import reason_without_names
 
 TOP = 10
 
@@ -161,7 +162,7 @@ def _unknowns(context: Context) -> Unknowns:
     on_path = [
         call for call in index.unresolved if call.caller in functions and functions[call.caller].paths
     ]
-    reasons = Counter(call.why for call in on_path)
+    reasons = Counter(reason_without_names(call) for call in on_path)
     return Unknowns(
         unresolved=len(index.unresolved),
         on_path=len(on_path),

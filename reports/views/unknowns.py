@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ def unknowns_page(context: Context) -> UnknownsPage:
     by_reason: dict[str, list[Unresolved]] = defaultdict(list)
     modules: Counter[str] = Counter()
     for call in index.unresolved:
-        by_reason[call.why].append(call)
+        by_reason[reason_without_names(call)].append(call)
         if _on_path(context, call):
             modules[module(call.caller)] += 1
     known = Counter(module(edge.caller) for edge in index.calls if edge.caller in functions and functions[edge.caller].paths)
@@ -65,6 +66,12 @@ def unknowns_page(context: Context) -> UnknownsPage:
         skipped=index.skipped,
         notes=index.notes,
     )
+
+
+def reason_without_names(call: Unresolved) -> str:
+    """Why, with ``…`` for the words that the call itself holds, so that like reasons are counted together."""
+    words = [("…" if word.strip("`'\".,:()") in call.expression else word) for word in call.why.split()]
+    return re.sub(r"…( …)+", "…", " ".join(words))
 
 
 def _on_path(context: Context, call: Unresolved) -> bool:

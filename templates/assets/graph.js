@@ -103,7 +103,7 @@
   }
   function fit(text, width, size) {
     const most = Math.floor(width / (size * 0.602));
-    return text.length <= most ? text : most > 3 ? text.slice(0, most - 1) + "…" : "";
+    return text.length <= most ? text : most > 2 ? text.slice(0, most - 1) + "…" : "";
   }
   function paint() {
     const w = canvas.clientWidth, h = canvas.clientHeight, ratio = window.devicePixelRatio || 1;
@@ -145,7 +145,8 @@
   function wrap(text, x, y, width, size, count) {
     let line = "", row = 0;
     const put = (words) => { plate(words, x, y + row * (size + 2), size); row++; };
-    for (const word of text.split(" ")) {
+    for (const part of text.split(" ")) {
+      const word = fit(part, Math.max(width, 24), size);
       const longer = line ? line + " " + word : word;
       if (line && ink.measureText(longer).width > width) { put(line); line = word; } else line = longer;
     }
