@@ -311,8 +311,7 @@ class Engine:
         if isinstance(node, s.Func) and function.is_generator:
             function.generator = Container("generator")
             self.solver.add(function.result, function.generator)
-        if function.owner is not None and function.kind == "classmethod" and function.parameters:
-            pass
+        function.hands_back = isinstance(node, s.Func) and _hands_back(node)
 
     def edge(self, use: Use, callee: FunctionInfo, kind: str) -> None:
         """Record a call and have the callee read."""
@@ -337,7 +336,22 @@ class Engine:
         """A call edge, with its arguments bound to the parameters and the returned value to ``result``."""
         self.edge(use, function, kind)
         bind_arguments(self, function, receiver, args, result)
-        self.solver.link(function.result, result)
+        if function.hands_back:
+            self.solver.watch(function.result, partial(self._return, function, args, result, set()))
+        else:
+            self.solver.link(function.result, result)
+
+    def _return(self, function: FunctionInfo, args: Args, result: Node, seen: set[str], value: Value) -> None:
+        """A function that came in through a parameter goes back to those only who passed it."""
+        if type(value) in _FUNCTIONS and any(value in node.values for node in function.params.values()):
+            if not seen:
+                seen.add(function.id)
+                own = Node(transform=_functions_only)
+                for _, node in args:
+                    self.solver.link(node, own)
+                self.solver.link(own, result)
+            return
+        self.solver.add(result, value)
 
     # --- calls ---
 
@@ -704,6 +718,10 @@ class Engine:
             for name, node in args:
                 if name not in ("*", "**") and not node.fixed or _is_function(node):
                     self.escape(Use(function, expression), node)
+            if args and args[0][0] is None and _is_function(args[0][1]):
+                result = Node(transform=_functions_only)  # most likely wrapped: torch.compiler.disable(f)
+                self.solver.link(args[0][1], result)
+                return result
             return EXTERNAL
         site = Site(function, expression, EXTERNAL, args, Node())
         model(self, site)
@@ -775,6 +793,21 @@ def bind_arguments(engine: Engine, function: FunctionInfo, receiver: Value | Non
             engine.pass_on(node, nodes[name])
         elif keywords is not None:
             solver.link(node, _container(nodes[keywords]).item(name))
+
+
+_FUNCTIONS = (FunctionRef, Bound, Decorated, Partial)
+
+
+def _functions_only(value: Value) -> Value | None:
+    return value if type(value) in _FUNCTIONS else None
+
+
+def _hands_back(node: s.Func) -> bool:
+    """Whether a function may return a function that it was given: it makes one, or returns a parameter."""
+    body = bytes(node.body)
+    if b"\xa3def" in body:
+        return True
+    return any(b"\xa6return\x92\xa1N" + s.encode_text(p.name) in body for p in node.params if p.name != "self")
 
 
 def _is_function(node: Node) -> bool:

@@ -127,7 +127,8 @@ class FunctionInfo:
         self.queued = False
         self.lowered = False
         self.result = Node()
-        self.passed_through: list[str] = []
+        self.hands_back = False
+        """Whether it may return a function that it was given."""
         self.generator: Container | None = None
         self.nodes: dict[int, Node] = {}
         self.nested: dict[int, FunctionInfo] = {}

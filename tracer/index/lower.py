@@ -12,7 +12,7 @@ from sgltrace.index import syntax as s
 from sgltrace.index.engine import Args, Engine, Site, Use
 from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.externals import SPECIAL_FORMS, passes_on
-from sgltrace.index.modules import import_bindings
+from sgltrace.index.modules import import_bindings, is_overload
 from sgltrace.index.narrow import narrowed
 from sgltrace.index.values import (
     EXTERNAL,
@@ -128,9 +128,6 @@ class Reader:
     def return_(self, statement: s.Return) -> bool:
         if statement.value is not None:
             value = self.expression(statement.value)
-            for name, node in self.function.params.items():
-                if node is value and not node.transform:
-                    self.function.passed_through.append(name)
             self.solver.link(value, self.function.result)
         return False
 
@@ -363,6 +360,8 @@ class Reader:
         return True
 
     def define_function(self, statement: s.Func) -> bool:
+        if is_overload(statement):
+            return True
         known = self.scope.definitions.get(id(statement))
         if isinstance(known, FunctionInfo):
             function = known

@@ -194,6 +194,8 @@ class Binder:
             self._target(target.value, scope)
 
     def _function(self, node: s.Func, scope: Scope, prefix: str) -> None:
+        if is_overload(node):
+            return
         function = FunctionInfo(self._module, node.name, f"{prefix}{node.name}", node, scope, scope.owner)
         self._module.functions.setdefault(function.qualname, function)
         if scope.owner is not None:
@@ -269,6 +271,11 @@ def describe(function: FunctionInfo) -> None:
             function.is_abstract = True
     if function.owner is not None and node.name in ("__new__", "__init_subclass__", "__class_getitem__"):
         function.kind = "staticmethod" if node.name == "__new__" else "classmethod"
+
+
+def is_overload(node: s.Func) -> bool:
+    """Whether a definition is a signature for type checkers, of which the one behind it takes the place."""
+    return any((dotted(decorator) or "").rpartition(".")[2] == "overload" for decorator in node.decorators)
 
 
 def dotted(expression: s.Expr) -> str | None:

@@ -471,6 +471,11 @@ def encode_body(body: list[Stmt]) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(body))
 
 
+def encode_text(text: str) -> bytes:
+    """A string as it stands inside encoded facts."""
+    return _encoder.encode(text)
+
+
 def decode(data: bytes) -> ModuleFacts:
     """Facts from MessagePack; raises ``msgspec.DecodeError`` (``ValidationError`` too) on anything else."""
     global _module
