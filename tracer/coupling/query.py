@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sgltrace.coupling.point import Site, site
 from sgltrace.coupling.regime import PLAIN, SPEC, last_name
-from sgltrace.coupling.scan import Access, Call
+from sgltrace.coupling.scan import Access, Call, Facts
 from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.index import syntax as s
 from sgltrace.index.text import text
@@ -136,20 +136,62 @@ def call_line(universe: Universe, caller: Fn, callee: Fn) -> int:
     return caller.line
 
 
-def mentions_width(universe: Universe, node: s.Expr | None, local: dict[str, s.Expr] | None = None, depth: int = 0) -> bool:
-    """Whether an expression has a speculative width in it, looked through local names."""
-    if node is None or depth > 3:
+def mentions_width(universe: Universe, node: s.Expr | None, facts: Facts | None = None, depth: int = 0) -> bool:
+    """Whether a value has a speculative width in it: by name, through local names, or through what a call returns.
+
+    A comparison with a width is no width.
+    """
+    if node is None or depth > 4 or isinstance(node, s.Cmp):
         return False
     widths = universe.vocabulary.spec.widths
-    for part in s.descend(node):
-        if isinstance(part, s.Attr) and (part.attr in widths or part.attr in universe.width_fields):
-            return True
-        if isinstance(part, s.Name):
-            if part.id in widths:
+    match node:
+        case s.Attr(attr=attr):
+            return attr in widths or attr in universe.width_fields or mentions_width(universe, node.value, facts, depth + 1)
+        case s.Name(id=name):
+            if name in widths:
                 return True
-            if local and part.id in local and local[part.id] is not node:
-                if mentions_width(universe, local[part.id], {k: v for k, v in local.items() if k != part.id}, depth + 1):
-                    return True
+            if facts is None:
+                return False
+            bound = facts.local.get(name)
+            if bound is not None and bound is not node and mentions_width(universe, bound, facts, depth + 1):
+                return True
+            return any(
+                mentions_width(universe, value, facts, depth + 1) for _, added, value in facts.augmented if added == name
+            )
+        case s.Call(func=func):
+            if last_name(func) in universe.width_calls:
+                return True
+    return any(mentions_width(universe, part, facts, depth) for part in s.children(node))
+
+
+def width_calls(universe: Universe) -> frozenset[str]:
+    """The names of functions that return a width, directly or through one another."""
+    named: dict[str, list[Facts]] = {}
+    for function, facts in universe.facts.items():
+        if facts.returns and not universe.fns[function].name.startswith("__"):
+            named.setdefault(universe.fns[function].name, []).append(facts)
+    few = {name: found for name, found in named.items() if len(found) <= 3}
+    for _ in range(4):
+        before = len(universe.width_calls)
+        universe.width_calls |= {
+            name
+            for name, found in few.items()
+            if all(any(_amount(v) and mentions_width(universe, v, f) for _, v, _ in f.returns) for f in found)
+        }
+        if len(universe.width_calls) == before:
+            break
+    return universe.width_calls
+
+
+def _amount(value: s.Expr) -> bool:
+    """Whether a returned value can be a number: no display, no new object, no call on something else."""
+    match value:
+        case s.Name() | s.Attr() | s.Bin() | s.Cond() | s.Const():
+            return True
+        case s.Call(func=s.Name(id=name)):
+            return not name[:1].isupper()
+        case s.Call(func=s.Attr(value=s.Name(id="self"))):
+            return True
     return False
 
 

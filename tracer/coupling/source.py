@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from sgltrace.coupling import universe as u
+from sgltrace.coupling.query import width_calls
 from sgltrace.coupling.regime import PLAIN, SPEC, last_name
 from sgltrace.coupling.scan import Scanner, annotation_class
 from sgltrace.coupling.slices import Edge, Graph, graph
@@ -16,6 +17,7 @@ from sgltrace.index import syntax as s
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.program import line_of
 from sgltrace.index.values import Instance
+from sgltrace.index.vocabulary import roles
 
 STEP, START, ADMISSION = "every step", "process start", "request admission"
 
@@ -26,19 +28,21 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     fns = {info.id: _fn(info) for info in infos.values()}
     classes = {c.name: c for m in program.engine.modules.loaded.values() for c in m.classes.values()}
     bases = {name: tuple(last_name(b) or "" for b in c.node.bases) for name, c in classes.items()}
+    fields = _algorithm_fields(infos, vocabulary)
     predicates = u.predicates_of(fns.values(), {n: c.node for n, c in classes.items()}, vocabulary)
-    words = _words(vocabulary)
-    predicates.algorithm_fields |= _algorithm_fields(infos, vocabulary)
-    relevant = {i for i, info in infos.items() if _speaks(info, words)}
-    u.derive_predicates([fns[i] for i in sorted(relevant)], predicates)
+    predicates.algorithm_fields |= fields
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
-    for fn_id in sorted(relevant | {f.id for f in program.functions.values()}):
+    patterns = frozenset(p for table in vocabulary.coupling.values() for p in table.get("classes", ()))
+    wanted = {f.id for f in program.functions.values()}
+    wanted |= {i for i, info in infos.items() if _sets_up(info) or made.is_a(fns[i].cls, patterns)}
+    u.derive_predicates([fns[i] for i in sorted(wanted)], predicates)
+    for fn_id in sorted(wanted):
         info = infos[fn_id]
-        facts = Scanner(fn_id, info.parameters, info.body, info.owner.name if info.owner else None, predicates, {},
-                        _typer(info)).facts
-        made.add(facts)
+        owner = info.owner.name if info.owner else None
+        made.add(Scanner(fn_id, info.parameters, info.body, owner, predicates, {}, _typer(info)).facts)
     made.generators = frozenset(i for i, info in infos.items() if info.is_generator)
     _join(made, program)
+    width_calls(made)
     return made
 
 
@@ -83,15 +87,10 @@ def _algorithm_fields(infos: dict[str, FunctionInfo], vocabulary: Vocabulary) ->
     return found
 
 
-def _words(vocabulary: Vocabulary) -> re.Pattern[bytes]:
-    """A pattern that finds the encoded body of a function that speaks of anything the rules look for."""
-    spec = vocabulary.spec
-    names = spec.info_fields | spec.algorithm_fields | spec.worker_fields | spec.draft_flags | spec.mode_enums
-    names |= spec.hidden_enums | spec.input_classes | spec.result_fields | spec.overlap_fields | spec.widths
-    for table in vocabulary.coupling.values():
-        for values in table.values():
-            names |= {v for v in values if v.isidentifier() and len(v) > 3}
-    return re.compile(b"speculative_|spec_|" + b"|".join(re.escape(n.encode()) for n in sorted(names)))
+def _sets_up(info: FunctionInfo) -> bool:
+    """Whether a function that no process reaches belongs to the modules that set up a server."""
+    module = info.module.name.partition(".")[2]
+    return any(module == name or module.startswith(f"{name}.") for name in roles().also)
 
 
 def _speaks(info: FunctionInfo, words: re.Pattern[bytes]) -> bool:
@@ -145,7 +144,8 @@ def sort(made: u.Universe, calls: Graph, program: Program) -> None:
     made.paths = frozenset(p for p in ("v1", "v2") if entries[p])
     loops = _event_loops(made, calls)
     handlers = _handlers(made)
-    outside = stop | handlers
+    models = frozenset(f.id for f in made.fns.values() if made.role(f.cls) == "model_runner")
+    outside = stop | handlers | models
     scheduler = {p: calls.reach([f for f, paths in loops.items() if p in paths], SPEC, p, outside) for p in made.paths}
     plain = calls.reach(loops, PLAIN, None, outside)
     target = calls.reach(entries["target"], PLAIN)

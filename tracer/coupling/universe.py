@@ -54,6 +54,13 @@ class Fn:
         return "process start" in self.phases or "graph capture" in self.phases
 
 
+class FactsByFunction(dict[str, Facts]):
+    """What was found in each function; nothing for one that was not walked."""
+
+    def __missing__(self, function: str) -> Facts:
+        return Facts(function)
+
+
 @dataclass
 class Universe:
     """The tree's functions and what was found in them."""
@@ -65,7 +72,7 @@ class Universe:
     """Class name to the names of its bases."""
     callers: Mapping[str, Iterable[str]]
     callees: Mapping[str, Iterable[str]]
-    facts: dict[str, Facts] = field(default_factory=dict)
+    facts: FactsByFunction = field(default_factory=lambda: FactsByFunction())
     writes: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
     calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
@@ -83,9 +90,12 @@ class Universe:
     """Generator functions: what ``contextlib.contextmanager`` wraps."""
     scheduler_classes: tuple[str, ...] = ()
     """The scheduler's class and those it is mixed from."""
+    width_calls: frozenset[str] = frozenset()
+    """The names of functions that return a speculative width."""
     width_fields: frozenset[str] = frozenset()
     """Fields that hold a speculative width, besides those that the vocabulary names."""
     _lineage: dict[str, frozenset[str]] = field(default_factory=dict)
+    _kinds: dict[tuple[str, frozenset[str]], bool] = field(default_factory=dict)
     _args: dict[str, bool] = field(default_factory=dict)
     _elsewhere: dict[str, bool] = field(default_factory=dict)
     _roles: dict[str, str] = field(default_factory=dict)
@@ -124,7 +134,14 @@ class Universe:
 
     def is_a(self, cls: str | None, patterns: Iterable[str]) -> bool:
         """Whether a class or one of its bases has a name that one of the patterns fully matches."""
-        return any(re.fullmatch(p, name) for name in self.lineage(cls) for p in patterns)
+        if cls is None:
+            return False
+        key = (cls, frozenset(patterns))
+        known = self._kinds.get(key)
+        if known is None:
+            known = any(re.fullmatch(p, name) for name in self.lineage(cls) for p in key[1])
+            self._kinds[key] = known
+        return known
 
     def role(self, cls: str | None) -> str | None:
         """The role of a class: that of the table that names it, or of the nearest of its bases that one names."""

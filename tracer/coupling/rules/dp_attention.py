@@ -31,7 +31,7 @@ class DpAttention(Rule):
             facts = universe.facts.get(fn.id)
             if facts is None or universe.role(fn.cls) not in inputs or not facts.returns:
                 continue
-            if any(mentions_width(universe, value, facts.local) for _, value, _ in facts.returns) and len(facts.returns) == 1:
+            if any(mentions_width(universe, value, facts) for _, value, _ in facts.returns) and len(facts.returns) == 1:
                 coefficients.append(fn)
         scaling = [
             fn for fn in universe.fns.values()
@@ -137,7 +137,7 @@ class DpAttention(Rule):
             reason = "the restriction stays in off steps: prefill and decode are not mixed over ranks"
             yield Finding(
                 kind=self.kind,
-                title=f"{fn.name} keeps prefill and decode apart over ranks while the process speculates",
+                title="Prefill and decode are kept apart over ranks while the process speculates",
                 producers=decides(universe, fn.id, [branch.line]),
                 consumers=consumers + sites([a for a in facts.accesses if a.field in names], reads_of, 2),
                 binding_time="per step",

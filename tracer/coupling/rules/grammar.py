@@ -93,7 +93,7 @@ class Grammar(Rule):
             reason = "the decision is made for a speculative batch with a grammar; an off step of it would not need it"
             yield Finding(
                 kind="scheduler_flags",
-                title=f"{fn.name} gives up overlap for speculation with a grammar",
+                title="Overlap is given up for speculation with a grammar",
                 producers=sites(asked, reads_of, 5),
                 consumers=[
                     site(c, "acts by the decision", 5)

@@ -76,7 +76,7 @@ class KvAlloc(Rule):
             reason = f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
             yield Finding(
                 kind=self.kind,
-                title=f"{fn.name} leaves before it prepares a plain step in any speculative process",
+                title="A plain step is prepared only in a process without an algorithm",
                 producers=sites(guards, "decides by the process's algorithm", 6),
                 consumers=consumers,
                 binding_time="per step",
@@ -199,15 +199,22 @@ def _called_by_scheduler(universe: Universe, fn: Fn) -> bool:
 
 
 def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:
-    """The functions that an allocation asks how many tokens a step takes."""
-    out = []
-    for callee in sorted(universe.callees.get(fn.id, ())):
-        facts = universe.facts.get(callee)
-        if facts is None or callee not in universe.fns:
-            continue
-        for line, value, _ in facts.returns:
-            if mentions_width(universe, value, facts.local):
-                out.append(Site(callee, line, "says how many tokens a step takes", 5))
+    """The functions that an allocation asks, at one or two removes, how many tokens a step takes."""
+    out: list[Site] = []
+    level, seen = [fn.id], {fn.id}
+    for weight in (5, 4):
+        following = [c for f in level for c in sorted(universe.callees.get(f, ())) if c not in seen]
+        for callee in following:
+            facts = universe.facts.get(callee)
+            if facts is None or callee not in universe.fns or universe.fns[callee].name not in universe.width_calls:
+                continue
+            out += [
+                Site(callee, line, "says how many tokens a step takes", weight)
+                for line, value, _ in facts.returns
+                if mentions_width(universe, value, facts)
+            ]
+        seen |= set(following)
+        level = following
     return out
 
 

@@ -68,7 +68,7 @@ class KvBookkeeping(Rule):
             consumers = sites(touched, "takes the KV lengths", 5) + sites([refusal], "checks it where there is no algorithm", 6)
             yield Finding(
                 kind=self.kind,
-                title=f"{fn.name} checks KV lengths only where the process has no algorithm",
+                title="KV lengths are checked only where the process has no algorithm",
                 producers=producers,
                 consumers=consumers,
                 binding_time="request lifetime",

@@ -21,7 +21,7 @@ class MambaState(Rule):
         classes = {fn.id for fn in universe.of_class("mamba_state")}
         start = [
             a for a in universe.written(fields)
-            if universe.fn(a).at_start and (a.regime is not None or mentions_width(universe, a.value, universe.facts[a.function].local))
+            if universe.fn(a).at_start and (a.regime is not None or mentions_width(universe, a.value, universe.facts[a.function]))
         ]
         sized = [
             of(universe.fns[f], "makes states for each draft token", 5)

@@ -23,9 +23,9 @@ class MemPoolSizing(Rule):
         wide = [
             a for a in start
             if universe.fn(a).side != WORKER
-            and (mentions_width(universe, a.value, universe.facts[a.function].local) or a.regime is not None)
+            and (mentions_width(universe, a.value, universe.facts[a.function]) or a.regime is not None)
         ]
-        producers = sites([a for a in wide if mentions_width(universe, a.value, universe.facts[a.function].local)], writes_of, 6)
+        producers = sites([a for a in wide if mentions_width(universe, a.value, universe.facts[a.function])], writes_of, 6)
         for function in sorted({a.function for a in wide}):
             producers += decides(universe, function, {a.via for a in wide if a.function == function})
         grown = self.grown(universe, names)
@@ -46,7 +46,7 @@ class MemPoolSizing(Rule):
                 why="The row of a request, the tokens kept free at its end, and the pools are made for the wider step. Off needs less.",
                 refactor="None.",
                 verdicts={d: (NONE, "sized for the wider of the two steps") for d in "ABC"},
-                formula="; ".join(sorted({show(a.value) for a in wide if a.value is not None and mentions_width(universe, a.value, universe.facts[a.function].local)})[:3]),
+                formula="; ".join(sorted({show(a.value) for a in wide if a.value is not None and mentions_width(universe, a.value, universe.facts[a.function])})[:3]),
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in wide}),
             )
         yield from self.shared(universe)
@@ -65,7 +65,7 @@ class MemPoolSizing(Rule):
             if not touched:
                 continue
             for line, name, value in facts.augmented:
-                if mentions_width(universe, value, facts.local):
+                if mentions_width(universe, value, facts):
                     out.append((Site(function, line, f"adds {show(value)} to {name}", 6), sorted(touched)[0]))
         return out
 

@@ -75,7 +75,7 @@ class ResultFormat(Rule):
             if fn.side not in (SCHEDULER, WORKER) or not fn.per_step or universe.role(fn.cls) in ("spec_worker", "draft_worker"):
                 continue
             local = universe.facts[fn.id].local
-            if not _comes_from(stride.base, tokens, local) or not mentions_width(universe, stride.stride, local):
+            if not _comes_from(stride.base, tokens, local) or not mentions_width(universe, stride.stride, universe.facts[fn.id]):
                 continue
             source = local.get(stride.stride.id, stride.stride) if isinstance(stride.stride, s.Name) else stride.stride
             carried = _on_result(universe, source, local)

@@ -29,29 +29,35 @@ class SchedulerPolicy(Rule):
             facts = universe.facts.get(fn.id)
             if facts is None or fn.side != SCHEDULER or not fn.per_step or not facts.returns or _elsewhere(universe, fn):
                 continue
-            wide = [(line, value) for line, value, regime in facts.returns if mentions_width(universe, value, facts.local)]
-            if not wide or not any(m.name in universe.vocabulary.spec.widths for m in facts.mentions):
+            if fn.name not in universe.width_calls:
                 continue
+            wide = [(line, value) for line, value, _ in facts.returns if mentions_width(universe, value, facts)]
             users = [c for c in callers(universe, fn, 3) if c.side == SCHEDULER and c.per_step]
-            if not users:
+            if not users or fn.id in taken:
                 continue
+            taken |= {c.id for c in users}
             taken.add(fn.id)
             reason = "off steps go on reserving for a speculative step: requests are retracted or refused earlier"
             lines = [b.line for b in facts.branches]
             consumers = [of(c, "acts by the estimate", 5, _line_towards(universe, c, fn)) for c in users]
             yield Finding(
                 kind=self.kind,
-                title=f"{fn.name} estimates by the speculative width",
+                title="The memory that the next decode needs is estimated by the speculative width",
                 producers=[
                     *(Site(fn.id, line, f"returns {show(value)}", 6) for line, value in wide),
                     *decides(universe, fn.id, lines),
                     *sites([m for m in facts.mentions if m.name in universe.vocabulary.spec.widths], "takes a width", 5),
+                    *(
+                        of(universe.fns[c], "says how many tokens a step takes", 4)
+                        for c in sorted(universe.callees.get(fn.id, ()))
+                        if universe.fns[c].name in universe.width_calls
+                    ),
                 ],
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    f"{fn.name} counts the tokens of a speculative step for every request, whatever the batch will do; it is asked "
-                    "before the worker could decide to switch off. The estimate is too large for an off step, never too small."
+                    "The tokens of a speculative step are counted for every request, whatever the batch will do, before the worker "
+                    "could decide to switch off. The estimate is too large for an off step, never too small."
                 ),
                 refactor="Decide on or off before the estimate and use the matching one; the larger is safe.",
                 verdicts={d: (SOFT, reason) for d in "ABC"},
@@ -83,13 +89,13 @@ class SchedulerPolicy(Rule):
             users = [c for c in callers(universe, fn) if c.side == SCHEDULER and c.per_step]
             yield Finding(
                 kind=self.kind,
-                title=f"{fn.name} chooses by the process's algorithm",
+                title="Requests are ordered or mixed by the process's algorithm",
                 producers=decides(universe, function, [b.line for b in branches]),
                 consumers=sites(inside, lambda x: reads_of(x) if hasattr(x, "field") else "sorts requests", 4) + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
                 binding_time="per step",
                 why=(
-                    f"{fn.name} treats requests differently while the process has an algorithm, because speculation's batches can only "
-                    "be cut or mixed in certain ways. Off steps keep the restriction."
+                    "Requests are treated differently while the process has an algorithm, because speculation's batches can only be "
+                    "cut or mixed in certain ways. Off steps keep the restriction."
                 ),
                 refactor="None needed for correctness; relax it for batches that are off.",
                 verdicts={d: (SOFT, reason) for d in "ABC"},
@@ -122,10 +128,7 @@ class SchedulerPolicy(Rule):
 
 def _elsewhere(universe: Universe, fn: Fn) -> bool:
     """Whether a function belongs to another part of the engine that a rule of its own looks at."""
-    if universe.elsewhere(fn):
-        return True
-    parts = set(fn.module.split("."))
-    return bool(parts & (universe.vocabulary.names("tbo", "modules") | universe.vocabulary.names("disaggregation", "modules")))
+    return universe.elsewhere(fn) or not set(fn.module.split(".")) & universe.vocabulary.names("scheduler_policy", "modules")
 
 
 def _line_towards(universe: Universe, caller: Fn, fn: Fn) -> int:
