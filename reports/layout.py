@@ -17,6 +17,8 @@ HEAD = 1.6
 TITLE = 3.0
 """Height of a block's title."""
 ASPECT = 1.3
+LEAST = 34.0
+"""Width of a block with one column, so that its title has room when all is in view."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _pack(component: str, by_module: dict[str, list[str]]) -> _Packed:
         cards.append(Card(module, component, x, y, height, rows))
         y += height + CARD_GAP
         bottom = max(bottom, y)
-    return _Packed(x + CARD_WIDTH + CARD_GAP, bottom, cards)
+    return _Packed(max(LEAST, x + CARD_WIDTH + CARD_GAP), max(LEAST / 2, bottom), cards)
 
 
 def _row_limit(blocks: list[_Packed]) -> float:

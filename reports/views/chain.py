@@ -27,6 +27,8 @@ class Call:
     """Link to the calling line."""
     guards: list[GuardText]
     virtual: bool
+    written: bool = False
+    """Whether its own calls are written out here."""
     repeated: bool = False
     """Its calls are written out further up."""
     anchor: str = ""
@@ -85,6 +87,7 @@ class _Builder:
         self.kept = self._above(self._notable(path))
         self.kept |= self._below(context.graph.loops(path)[:1], 2) | self._below([self.entry or ""], 3)
         self.anchors: dict[str, str] = {}
+        self.leaves: set[str] = set()
 
     def _notable(self, path: str) -> set[str]:
         places = [p for t in self.context.index.tensors if t.path == path for p in (t.producer, *t.consumers)]
@@ -103,12 +106,13 @@ class _Builder:
         return kept
 
     def _below(self, roots: list[str], depth: int) -> set[str]:
-        """The functions of the step that are called at most ``depth`` calls below the roots."""
+        """The functions of the step at most ``depth`` calls below the roots that call something themselves."""
         found = set(roots) & self.step
         ring = found
         for _ in range(depth):
             edges = (edge for name in ring for edge in self.context.graph.calls.get(name, []))
             ring = {edge.callee for edge in edges if edge.callee in self.step and not edge.virtual} - found
+            ring = {name for name in ring if self.context.graph.calls.get(name)}
             found = found | ring
         return found
 
@@ -119,6 +123,7 @@ class _Builder:
 
     def _expand(self, call: Call, identifier: str, depth: int) -> None:
         self.anchors[identifier] = call.anchor = f"c{len(self.anchors)}"
+        call.written = True
         sites = [
             (site.line, edge.virtual, edge.callee, site, edge)
             for edge in self.context.graph.calls.get(identifier, [])
@@ -137,11 +142,13 @@ class _Builder:
         for made, callee in inner:
             call.calls.append(made)
             if callee in self.anchors:
-                made.repeated, made.anchor = True, self.anchors[callee]
+                made.repeated, made.anchor = callee not in self.leaves, self.anchors[callee]
             else:
                 self._expand(made, callee, depth + 1)
         call.open = call.entry or any(made.open for made in call.calls)
         call.others = [function_link(self.context, name) for name in others]
+        if not call.calls and not call.others:
+            self.leaves.add(identifier)
 
     def _call(self, edge: CallEdge, line: int, guards: list[GuardText]) -> Call:
         self.count += 1

@@ -44,7 +44,7 @@ class PlaceLink:
 
 @dataclass(frozen=True)
 class GuardText:
-    """A condition in words; ``kind`` as in the index."""
+    """A condition in words: ``kind`` is the word before it."""
 
     text: str
     line: int
@@ -94,17 +94,17 @@ def place_link(context: Context, place: Place) -> PlaceLink:
 
 
 def guard_texts(guards: list[Guard]) -> list[GuardText]:
-    """Conditions as they read: negated ones with ``not``."""
-    return [GuardText(_guard(guard), guard.line, guard.kind) for guard in guards]
+    """Conditions as they read: ``if not x``, ``unless x`` for an early exit that was not taken, ``loop x``."""
+    return [_guard(guard) for guard in guards]
 
 
-def _guard(guard: Guard) -> str:
+def _guard(guard: Guard) -> GuardText:
     text = " ".join(guard.text.split())
-    if guard.kind in ("loop", "try", "except"):
-        return text
-    if guard.holds:
-        return text
-    return f"not ({text})" if " " in text else f"not {text}"
+    if guard.kind == "return":
+        return GuardText(text, guard.line, "if" if guard.holds else "unless")
+    if guard.holds or guard.kind in ("loop", "try", "except"):
+        return GuardText(text, guard.line, guard.kind)
+    return GuardText(f"not ({text})" if " " in text else f"not {text}", guard.line, guard.kind)
 
 
 def severity(point: CouplingPoint, path: str, design: str) -> str | None:

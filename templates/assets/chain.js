@@ -1,24 +1,37 @@
-// The step, call by call: open and close, and hide the conditions.
+// The step, call by call: open and close, and hide the conditions. Without scripts everything is open.
 "use strict";
 (function () {
   const tools = document.getElementById("chain-tools");
-  const sections = [...document.querySelectorAll(".chain")];
-  const all = [...document.querySelectorAll(".chain details")];
+  const twists = [...document.querySelectorAll(".twist")];
   tools.hidden = false;
 
-  function onlyEntry() {
-    all.forEach((details) => { details.open = Boolean(details.querySelector("li.entry")) || Boolean(details.closest("li.entry") && details.parentElement.classList.contains("entry")); });
+  const list = (twist) => document.getElementById(twist.getAttribute("aria-controls"));
+  function turn(twist, open) {
+    twist.setAttribute("aria-expanded", String(open));
+    list(twist).hidden = !open;
+  }
+  function only() {
+    twists.forEach((twist) => turn(twist, twist.parentElement.classList.contains("open")));
   }
   function reveal() {
     const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-    if (target) target.scrollIntoView();
+    if (!target) return;
+    for (let at = target; at; at = at.parentElement.closest("li")) {
+      const twist = at.querySelector(":scope > .twist");
+      if (twist) turn(twist, true);
+    }
+    target.scrollIntoView();
   }
-  tools.querySelector("[data-open=all]").addEventListener("click", () => all.forEach((details) => { details.open = true; }));
-  tools.querySelector("[data-open=entry]").addEventListener("click", onlyEntry);
+  for (const twist of twists) {
+    twist.hidden = false;
+    twist.addEventListener("click", () => turn(twist, twist.getAttribute("aria-expanded") !== "true"));
+  }
+  tools.querySelector("[data-open=all]").addEventListener("click", () => twists.forEach((twist) => turn(twist, true)));
+  tools.querySelector("[data-open=entry]").addEventListener("click", only);
   tools.querySelector("[name=guards]").addEventListener("change", (event) => {
-    sections.forEach((section) => section.classList.toggle("no-guards", !event.target.checked));
+    document.querySelectorAll(".chain").forEach((section) => section.classList.toggle("no-guards", !event.target.checked));
   });
   window.addEventListener("hashchange", reveal);
+  only();
   reveal();
 })();

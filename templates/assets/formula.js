@@ -37,7 +37,7 @@
       if (/^\d/.test(token)) return { number: Number(token) };
       if (/^[A-Za-z_]/.test(token)) {
         if (peek() !== "(") return { name: token };
-        const call = CALLS[token.toLowerCase()];
+        const call = Object.hasOwn(CALLS, token.toLowerCase()) && CALLS[token.toLowerCase()];
         if (!call) throw new Error("not a formula");
         return { call, args: list("(", ")") };
       }

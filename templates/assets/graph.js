@@ -40,6 +40,7 @@
     for (const f of functions) if (f.on) counts[f.component]++;
     bundles = [bundle((f) => f.component, data.components.length), bundle((f) => f.module, data.modules.length)];
     walk();
+    arrange();
     sideList();
     draw();
   }
@@ -71,6 +72,83 @@
         }
         ring = next;
       }
+    }
+  }
+
+  // Around the focus: a column for each distance, callers to the left, callees to the right
+  const COLUMN = 26, LINE = 1.35, MOST = 70;
+  let around = null;
+  function arrange() {
+    around = null;
+    if (!focus || control("draw").value !== "near") return;
+    const columns = new Map();
+    for (const [id, distance] of near) {
+      if (!columns.has(distance)) columns.set(distance, []);
+      columns.get(distance).push(functions[id]);
+    }
+    const places = new Map([[focus.id, { x: 0, y: 0 }]]);
+    const left = new Map();
+    const far = Math.max(0, ...[...columns.keys()].map(Math.abs));
+    for (let step = 1; step <= far; step++) {
+      for (const distance of [step, -step]) {
+        const column = columns.get(distance) || [];
+        const inner = (f) => (distance > 0 ? f.into : f.out).filter((e) => e.on).map((e) => places.get(distance > 0 ? e.from : e.to)).filter(Boolean);
+        const middle = (f) => { const ys = inner(f).map((p) => p.y); return ys.length ? ys.reduce((a, b) => a + b) / ys.length : 0; };
+        const sorted = column.map((f) => [middle(f), f.component, f]).sort((a, b) => a[0] - b[0] || a[1] - b[1] || (a[2].name < b[2].name ? -1 : 1)).map((item) => item[2]);
+        const kept = sorted.slice(0, MOST);
+        if (sorted.length > MOST) left.set(distance, sorted.length - MOST);
+        kept.forEach((f, row) => places.set(f.id, { x: distance * COLUMN, y: (row - (kept.length - 1) / 2) * LINE }));
+      }
+    }
+    around = { places, left, far };
+  }
+  function fitAround() {
+    const points = [...around.places.values()];
+    const low = Math.min(...points.map((p) => p.y)) - 3, high = Math.max(...points.map((p) => p.y)) + 3;
+    const first = Math.min(...points.map((p) => p.x)), last = Math.max(...points.map((p) => p.x)) + CARD + 6;
+    const w = canvas.clientWidth, h = canvas.clientHeight;
+    const wanted = Math.min(w / (last - first + 2), h / (high - low));
+    view.scale = Math.min(16, Math.max(wanted, 10.5));
+    view.x = (wanted < view.scale ? CARD : first + last - 4) / 2 - w / 2 / view.scale;
+    view.y = -h / 2 / view.scale;
+  }
+  function paintAround() {
+    const place = (id) => around.places.get(id);
+    for (const e of shownEdges) {
+      const a = place(e.from), b = place(e.to);
+      if (!a || !b || e.from === e.to) continue;
+      const direct = e.from === focus.id || e.to === focus.id;
+      const touched = hover && (e.from === hover.id || e.to === hover.id);
+      ink.strokeStyle = touched ? colours.hard : e.flags & 2 ? colours.good : direct ? colours.accent : colours["ink-2"];
+      ink.globalAlpha = touched ? 1 : hover ? 0.15 : direct ? 0.8 : 0.3;
+      ink.lineWidth = touched || direct ? 1.6 : 1;
+      ink.setLineDash(e.flags & 1 ? [5, 4] : []);
+      if (a.x === b.x) curve(sx(a.x + CARD + 4), sy(a.y), sx(b.x + CARD + 4), sy(b.y));
+      else if (a.x < b.x) curve(sx(a.x + CARD + 4), sy(a.y), sx(b.x - 0.6), sy(b.y));
+      else curve(sx(a.x - 0.6), sy(a.y), sx(b.x + CARD + 4), sy(b.y));
+    }
+    ink.setLineDash([]);
+    ink.globalAlpha = 1;
+    const size = Math.min(14, view.scale * 0.95);
+    ink.textBaseline = "middle";
+    for (const [id, p] of around.places) {
+      const f = functions[id];
+      ink.fillStyle = colours.surface;
+      ink.globalAlpha = 0.9;
+      ink.fillRect(sx(p.x - 0.4), sy(p.y - 0.6), (CARD + 4.2) * view.scale, 1.2 * view.scale);
+      ink.globalAlpha = 1;
+      ink.fillStyle = colours.hues[f.component];
+      ink.fillRect(sx(p.x - 0.2), sy(p.y - 0.35), 0.6 * view.scale, 0.7 * view.scale);
+      ink.font = `${id === focus.id ? "700 " : ""}${size}px ${colours.mono}`;
+      ink.fillStyle = f === hover ? colours.accent : colours.ink;
+      ink.fillText(fit(f.name, (CARD + 3.2) * view.scale, size), sx(p.x + 0.7), sy(p.y));
+      if (id === focus.id) { ink.strokeStyle = colours.hard; ink.lineWidth = 2; ink.strokeRect(sx(p.x - 0.5), sy(p.y - 0.75), (CARD + 4.4) * view.scale, 1.5 * view.scale); }
+    }
+    ink.font = `12px ${colours.sans}`;
+    ink.fillStyle = colours["ink-2"];
+    for (const [distance, count] of around.left) {
+      const lowest = Math.max(...[...around.places.values()].filter((p) => p.x === distance * COLUMN).map((p) => p.y));
+      ink.fillText(`and ${count} more`, sx(distance * COLUMN + 0.7), sy(lowest + LINE * 1.3));
     }
   }
 
@@ -113,6 +191,7 @@
     ink.setTransform(ratio, 0, 0, ratio, 0, 0);
     ink.fillStyle = colours.surface;
     ink.fillRect(0, 0, w, h);
+    if (around) { paintAround(); return; }
     const shown = level();
     data.components.forEach(([, , x, y, bw, bh], number) => {
       if (!inView(x, y, bw, bh) || shut.has(number)) return;
@@ -300,11 +379,15 @@
 
   // Moving
   function setFocus(f, keep) {
+    const before = around;
     focus = f;
     walk();
+    arrange();
     sideList();
     save();
-    if (f && !keep) {
+    if (around) fitAround();
+    else if (before) whole();
+    else if (f && !keep) {
       view.scale = Math.max(view.scale, 9);
       view.x = f.x + CARD / 2 - canvas.clientWidth / 2 / view.scale;
       view.y = f.y - canvas.clientHeight / 2 / view.scale;
@@ -313,8 +396,8 @@
   }
   function save() {
     sgl.state.write({
-      focus: focus ? data.modules[focus.module][0] + ":" + focus.name : "", distance: control("distance").value === "2" ? "" : control("distance").value,
-      level: control("level").value === "auto" ? "" : control("level").value, path: name("path"), phase: name("phase"), kind: name("kind"), ran: control("ran").checked ? "1" : "",
+      focus: focus ? data.modules[focus.module][0] + ":" + focus.name : "", distance: control("distance").value === "1" ? "" : control("distance").value,
+      draw: control("draw").value === "near" ? "" : control("draw").value, level: control("level").value === "auto" ? "" : control("level").value, path: name("path"), phase: name("phase"), kind: name("kind"), ran: control("ran").checked ? "1" : "",
     });
   }
   function name(which) {
@@ -337,6 +420,10 @@
   }
   function at(px, py) {
     const x = view.x + px / view.scale, y = view.y + py / view.scale;
+    if (around) {
+      for (const [id, p] of around.places) if (x >= p.x - 0.5 && x <= p.x + CARD + 4 && Math.abs(y - p.y) < LINE / 2) return functions[id];
+      return null;
+    }
     return functions.find((f) => f.on && x >= f.x && x <= f.x + CARD && y >= f.y && y < f.y + 1) || null;
   }
   function area(which, px, py) {
@@ -352,8 +439,8 @@
   canvas.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId);
     if (!before) {
-      const found = level() === FUNCTION ? at(event.offsetX, event.offsetY) : null;
-      const under = level() === FUNCTION ? null : area(level(), event.offsetX, event.offsetY);
+      const found = around || level() === FUNCTION ? at(event.offsetX, event.offsetY) : null;
+      const under = around || level() === FUNCTION ? null : area(level(), event.offsetX, event.offsetY);
       if (under !== over || overLevel !== level()) {
         over = under; overLevel = level();
         canvas.title = over === null ? "" : overLevel === MODULE ? data.modules[over][0] : data.components[over][0];
@@ -376,7 +463,7 @@
   const release = (event) => {
     if (pointers.delete(event.pointerId) && moved < 4 && event.type === "pointerup") {
       const found = at(event.offsetX, event.offsetY);
-      if (level() === FUNCTION) setFocus(found, true); else zoom(2.2, event.offsetX, event.offsetY);
+      if (around) { if (found) setFocus(found); } else if (level() === FUNCTION) setFocus(found, true); else zoom(2.2, event.offsetX, event.offsetY);
     }
   };
   canvas.addEventListener("pointerup", release);
@@ -387,7 +474,7 @@
     const keys = {
       ArrowLeft: () => { view.x -= step; }, ArrowRight: () => { view.x += step; }, ArrowUp: () => { view.y -= step; }, ArrowDown: () => { view.y += step; },
       "+": () => zoom(1.3, canvas.clientWidth / 2, canvas.clientHeight / 2), "=": () => zoom(1.3, canvas.clientWidth / 2, canvas.clientHeight / 2),
-      "-": () => zoom(1 / 1.3, canvas.clientWidth / 2, canvas.clientHeight / 2), 0: whole, Escape: () => setFocus(null),
+      "-": () => zoom(1 / 1.3, canvas.clientWidth / 2, canvas.clientHeight / 2), 0: () => { if (around) fitAround(); else whole(); }, Escape: () => setFocus(null),
     };
     if (keys[event.key] && !event.ctrlKey && !event.metaKey) { event.preventDefault(); keys[event.key](); draw(); }
   });
@@ -412,9 +499,10 @@
     if (found) setFocus(found);
   });
   for (const which of ["path", "phase", "kind", "ran"]) control(which).addEventListener("change", () => { filter(); save(); });
-  control("distance").addEventListener("change", () => { walk(); save(); draw(); });
+  control("distance").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
+  control("draw").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
   control("level").addEventListener("change", () => { save(); draw(); });
-  control("fit").addEventListener("click", whole);
+  control("fit").addEventListener("click", () => { if (focus) setFocus(null); whole(); });
   data.components.forEach(([text, hue], number) => {
     const button = sgl.element("button", { type: "button", "aria-pressed": "true", class: "comp c" + hue }, text);
     button.addEventListener("click", () => {
@@ -430,6 +518,7 @@
       control(which).value = found ? found.value : "";
     }
     if (state.distance) control("distance").value = state.distance;
+    if (state.draw) control("draw").value = state.draw;
     if (state.level) control("level").value = state.level;
     control("ran").checked = state.ran === "1";
     filter();
@@ -438,7 +527,7 @@
   }
   document.addEventListener("sgl-theme", () => { readColours(); draw(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
-  new ResizeObserver(draw).observe(canvas);
+  new ResizeObserver(() => { if (around) fitAround(); draw(); }).observe(canvas);
   window.addEventListener("hashchange", restore);
   readColours();
   whole();
