@@ -33,6 +33,7 @@ FEW_TARGETS = 3
 def call(m: Machine, frame: Frame, node: s.Call) -> Value:
     """The value of a call."""
     frame.line = line = node.line
+    unused = m.unused is node
     if isinstance(node.func, s.Name) and node.func.id == "super" and not node.args:
         return _super(m, frame)
     kernel = _kernel(m, frame, node.func)
@@ -43,6 +44,8 @@ def call(m: Machine, frame: Frame, node: s.Call) -> Value:
         if isinstance(value, Tensor):
             m.note_use(value, frame.place(line))
     if kernel:
+        return NONE
+    if unused and isinstance(func, Ref) and func.kind == "function" and m.is_idle_work(func.info, args):
         return NONE
     return call_ref(m, frame, func, args, kwargs, line, node)
 
@@ -137,24 +140,34 @@ def method(
 def call_function(m: Machine, frame: Frame, ref: Ref, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
     """Interpret a function of the program."""
     function: FunctionInfo = ref.info
+    first = m.first_argument(ref)
     assumed = m.assumption(function)
     if assumed is not None:
         return assumed
+    if function.owner is not None and m.is_opaque(function.owner):
+        return Obj(None, function.owner.name, "config")
+    key = m.memo_key(function, first, args, kwargs)
+    if key is not None and key in m.memo:
+        return m.memo[key]
     if not m.may_enter(function):
         return Unknown(f"{function.name} is nested too deeply")
-    first = m.first_argument(ref)
     inner = Frame(function, ref.frame, first if first is not None else (ref.frame.receiver if ref.frame else None))
     m.bind(inner, [first, *args] if first is not None else args, kwargs)
     m.enter(inner, frame, line)
-    mark = len(m.each_stack)
     try:
-        ex.block(m, inner, function.body)
+        with m.aside(function):
+            ex.block(m, inner, function.body)
     finally:
         m.leave(inner)
-        del m.each_stack[mark:]
     if inner.exits:
         m.store.merge([({}, None), *inner.exits])
-    return m.returned(inner)
+    value = m.returned(inner)
+    if isinstance(value, Unknown) or (value == NONE and inner.returns):
+        typed = m.by_return(function)
+        value = value if isinstance(typed, Unknown) else typed
+    if key is not None:
+        m.memo[key] = value
+    return value
 
 
 def construct(
@@ -163,6 +176,8 @@ def construct(
     """``cls(...)``"""
     if m.world.is_enum(cls):
         return Unknown(f"a {cls.name}")
+    if m.is_opaque(cls):
+        return Obj(None, cls.name, "config")
     obj = Obj(cls, cls.name)
     if m.lives_long(cls):
         obj.lazy, obj.arguments = True, (args, kwargs)

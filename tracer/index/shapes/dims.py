@@ -92,6 +92,11 @@ class Dim:
             return self.terms[()]
         return None
 
+    @property
+    def is_positive(self) -> bool:
+        """Whether it is above zero whatever its symbols are: sizes, counts and configured widths are at least 1."""
+        return bool(self.terms) and all(count > 0 for count in self.terms.values())
+
     def exact_quotient(self, other: Dim) -> Dim | None:
         """``self / other`` where that is a polynomial with whole coefficients, else None."""
         if not other.terms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
-from sgltrace.index.shapes import calls, loops, objects
+from sgltrace.index.shapes import calls, library, loops, objects
 from sgltrace.index.shapes.dims import Dim, const, symbol
 from sgltrace.index.shapes.indexing import subscript
 from sgltrace.index.shapes.reductions import elementwise, matmul
@@ -110,13 +110,24 @@ def index_into(m: Machine, frame: Frame, base: Value, index: Value, line: int) -
         return subscript(base, index, place)
     if isinstance(base, Obj):
         if base.kind == "dict":
-            found = m.store.get((base.number, repr(index)))
-            return found if found is not None else Unknown("a key that is not known here")
+            return _entry(m, frame, base, index, line)
         if base.kind == "object":
             return calls.method(m, frame, base, "__getitem__", [index], {}, line) or Unknown(
                 f"a subscript of {base.name or base}"
             )
     return _element(m.view(base), index)
+
+
+def _entry(m: Machine, frame: Frame, base: Obj, index: Value, line: int) -> Value:
+    """``dict[key]``"""
+    found = m.store.get((base.number, repr(index)))
+    if found is not None:
+        return found
+    default = m.store.get((base.number, library.DEFAULT))
+    if default is not None and isinstance(index, Const):
+        return calls.call_ref(m, frame, default, [], {}, line)
+    entries = [value for name, value in m.fields_of(base) if name != library.DEFAULT]
+    return join_all(entries) if entries and not isinstance(index, Const) else Unknown("a key that is not known here")
 
 
 def _element(base: Value, index: Value) -> Value:
@@ -339,7 +350,7 @@ def _display(m: Machine, frame: Frame, kind: str, items: list[s.Expr]) -> Value:
 
 
 def _dict(m: Machine, frame: Frame, keys: list[s.Expr | None], values: list[s.Expr]) -> Value:
-    made = Obj("dict", kind="dict")
+    made = Obj(None, kind="dict")
     for key, value in zip(keys, values, strict=True):
         result = evaluate(m, frame, value)
         if key is not None:

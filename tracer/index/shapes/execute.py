@@ -55,6 +55,7 @@ def _statement(m: Machine, frame: Frame, node: s.Stmt) -> Flow:
             old, operand = ev.evaluate(m, frame, target), ev.evaluate(m, frame, value)
             assign(m, frame, target, augmented(m, frame, op, old, operand), line)
         case s.ExprStmt(value=value):
+            m.unused = value
             ev.evaluate(m, frame, value)
         case s.Return(value=value):
             frame.returns.append((NONE if value is None else ev.evaluate(m, frame, value), dict(frame.given)))

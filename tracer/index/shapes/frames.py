@@ -12,7 +12,6 @@ from sgltrace.index.shapes.values import Given, Obj, Place, Value
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import FunctionInfo
-    from sgltrace.index.syntax import Expr
 
 
 class Flow(Enum):
@@ -82,7 +81,7 @@ class LocalWrite:
 
 @dataclass
 class Records:
-    """What was seen on the way: writes in order, reads by the tensor's origin, and the value of every asked expression."""
+    """What was seen on the way: writes in order, and reads by field and by the place where a tensor was made."""
 
     fields: list[FieldWrite] = field(default_factory=list)
     locals: list[LocalWrite] = field(default_factory=list)
@@ -90,6 +89,11 @@ class Records:
     """Of an object's field: where it was read."""
     uses: dict[Place, dict[Place, None]] = field(default_factory=dict)
     """Of the place where a tensor was made: where it was passed on or read."""
-    expressions: dict[int, Value] = field(default_factory=dict)
-    """By the identity of an expression of the facts: the join of what it was."""
-    kept: list[Expr] = field(default_factory=list)
+
+    def mark(self) -> tuple[int, int]:
+        """A point to go back to."""
+        return len(self.fields), len(self.locals)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Forget the writes since a point: they are run again."""
+        del self.fields[mark[0] :], self.locals[mark[1] :]

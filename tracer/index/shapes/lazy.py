@@ -17,7 +17,7 @@ from sgltrace.index.shapes.tests import truth
 from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value, join_all
 
 if TYPE_CHECKING:
-    from sgltrace.index.entities import ClassInfo, FunctionInfo
+    from sgltrace.index.entities import FunctionInfo
     from sgltrace.index.shapes.machine import Machine
     from sgltrace.index.shapes.world import Assignment
 
@@ -33,7 +33,9 @@ def first_value(m: Machine, obj: Obj, name: str) -> Value:
     if obj.lazy:
         value = _assigned(m, obj, name)
         if value is not None and not isinstance(value, Unknown):
-            return value
+            if isinstance(value, Obj) and value.owner is None:
+                value.owner = obj
+            return m.assumed(value)
         declared = m.declared(obj, name)
         if not isinstance(declared, Unknown):
             return declared
@@ -49,20 +51,27 @@ def _assigned(m: Machine, obj: Obj, name: str) -> Value | None:
         return Unknown(f"{name} depends on itself")
     m.being_asked.add(key)
     try:
-        found = m.world.assignments(obj.cls, name)
-        if not found:
-            default = m.world.class_value(obj.cls, name)
-            return None if default is None else ev.evaluate(m, m.module_frame(default[0].module), default[1])
-        values = [value for a in found for value in [_of_assignment(m, obj, a)] if value is not None]
+        with m.question():
+            found = m.world.assignments(obj.cls, name)
+            if not found:
+                default = m.world.class_value(obj.cls, name)
+                return None if default is None else ev.evaluate(m, m.module_frame(default[0].module), default[1])
+            values = [(a, value) for a in found for value in [_of_assignment(m, obj, a)] if value is not None]
     finally:
         m.being_asked.discard(key)
-    said = [value for value in values if value != NONE] or values
-    if not said:
+    if not values:
         return None
-    value = join_all(said)
+    value = join_all(_said(values))
     if isinstance(value, Unknown) and any(_is_number(a.value) for a in found):
         return Int(symbol(name))
     return value
+
+
+def _said(values: list[tuple[Assignment, Value]]) -> list[Value]:
+    """The values of a field without the None that only holds its place until another function fills it."""
+    filled = {a.function for a, value in values if value != NONE}
+    kept = [value for a, value in values if value != NONE or a.function in filled]
+    return kept or [value for _, value in values]
 
 
 def _is_number(node: s.Expr) -> bool:
@@ -99,26 +108,31 @@ def variable(m: Machine, frame: Frame, name: str) -> Value | None:
         return Unknown(f"{name} depends on itself")
     frame.asked.add(name)
     try:
-        found = m.world.local_assignments(function, name)
-        values = []
-        for assignment in found:
-            if any(truth(ev.evaluate(m, frame, t)) is (not holds) for t, holds in assignment.guards):
-                continue
-            value = ev.evaluate(m, frame, assignment.value)
-            if assignment.index is not None:
-                value = m.parts(value, assignment.count)[assignment.index]
-            if assignment.annotation is not None:
-                value = m.as_annotated(frame, value, assignment.annotation)
-            if assignment.element:
-                value = m.element(value)
-            values.append(value)
-        if param is not None:
-            values.append(_argument(m, frame, param))
+        with m.question():
+            values = [value for a in m.world.local_assignments(function, name)
+                      for value in [_of_local(m, frame, a)] if value is not None]  # fmt: skip
+            if param is not None:
+                values.append(_argument(m, frame, param))
     finally:
         frame.asked.discard(name)
     if not values:
         return None
-    return join_all([value for value in values if value != NONE] or values)
+    value = join_all(values)
+    if function.qualname == "<module>" and value == NONE:
+        return Unknown(f"{name} is set after its module was read")
+    return value
+
+
+def _of_local(m: Machine, frame: Frame, assignment: Assignment) -> Value | None:
+    """One assignment to a variable; None where its guards cannot hold."""
+    if any(truth(ev.evaluate(m, frame, test)) is (not holds) for test, holds in assignment.guards):
+        return None
+    value = ev.evaluate(m, frame, assignment.value)
+    if assignment.index is not None:
+        value = m.parts(value, assignment.count)[assignment.index]
+    if assignment.annotation is not None:
+        value = m.as_annotated(frame, value, assignment.annotation)
+    return m.element(value) if assignment.element else value
 
 
 def _argument(m: Machine, frame: Frame, param: s.Param) -> Value:
@@ -153,8 +167,3 @@ def _constructor_argument(m: Machine, obj: Obj, function: FunctionInfo, param: s
     if param.name in named:
         return ev.evaluate(m, frame, named[param.name])
     return m.bind_one(function, param, positional, {})
-
-
-def classes_made(m: Machine, cls: ClassInfo) -> ClassInfo:
-    """The class that an object declared as ``cls`` has on this path, where the path's workers say it."""
-    return m.world.on_path(cls)

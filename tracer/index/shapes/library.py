@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sgltrace.index.shapes.machine import Machine
 
 Args = list[Value]
+DEFAULT = "default"
+"""The key under which a dict keeps what makes a value that is missing."""
 TORCH: dict[str, Operation] = {**FACTORIES, **COMPUTATIONS, **VIEWS}
 METHODS: dict[str, Operation] = {**COMPUTATIONS, **VIEWS, **NEW}
 _LIBRARIES = ("torch", "numpy", "np", "F")
@@ -47,6 +49,13 @@ def external(m: Machine, frame: Frame, target: str, args: Args, kwargs: dict[str
     if package == "builtins":
         rule = BUILTINS.get(name)
         return rule(m, frame, args, kwargs) if rule is not None else Unknown(f"{name} is not modelled")
+    if target == "collections.defaultdict" and args:
+        made = copied(m, args[1]) if len(args) > 1 else Obj(None, kind="dict")
+        if isinstance(made, Obj):
+            m.store.put((made.number, DEFAULT), args[0])
+        return made
+    if target == "itertools.chain.from_iterable" and args:
+        return _chained(m, args[0])
     if target in ("copy.copy", "copy.deepcopy") and args:
         return copied(m, args[0]) if name == "copy" else args[0]
     if target == "dataclasses.replace" and args:
@@ -56,6 +65,17 @@ def external(m: Machine, frame: Frame, target: str, args: Args, kwargs: dict[str
     if package == "math" and args and isinstance(args[0], Int) and name in ("ceil", "floor"):
         return args[0]
     return Unknown(f"{target} is outside the source")
+
+
+def _chained(m: Machine, value: Value) -> Value:
+    """The elements of the elements."""
+    runs = segments(m.view(value))
+    if runs is None:
+        return Unknown("the elements of something that is unknown")
+    inner = [(segments(m.view(part)), count) for part, count in runs]
+    if all(parts is not None for parts, _ in inner):
+        return Run(tuple((item, times * count) for parts, count in inner for item, times in parts or ()))
+    return Run(((Unknown("an element"), symbol("total_length")),))
 
 
 def torch(m: Machine, frame: Frame, name: str, args: Args, kwargs: dict[str, Value], line: int) -> Value:

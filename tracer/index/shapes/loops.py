@@ -85,12 +85,16 @@ def _times(count: int, step: Dim) -> Dim:
 
 def for_loop(m: Machine, frame: Frame, node: s.For) -> Flow:
     """``for target in iter``"""
+    flow = Flow.NEXT
     for element, count in turns(m, ev.evaluate(m, frame, node.iter)):
         flow = run_turns(m, frame, node.body, count, lambda e=element: ex.assign(m, frame, node.target, e, node.line))  # type: ignore[misc]
         if flow is Flow.RETURN:
             return flow
         if flow is Flow.BREAK:
-            return Flow.NEXT
+            break
+    m.stages.on_loop_end()
+    if flow is Flow.BREAK:
+        return Flow.NEXT
     return ex.block(m, frame, node.orelse)
 
 
@@ -112,6 +116,7 @@ def run_turns(m: Machine, frame: Frame, body: list[s.Stmt], count: Dim, begin: C
         return Flow.NEXT if flow is Flow.CONTINUE else flow
     mark = m.store.mark()
     returns, exits = len(frame.returns), len(frame.exits)
+    written = m.records.mark()
     begin()
     flow = ex.block(m, frame, body)
     if flow in (Flow.RETURN, Flow.RAISE):
@@ -121,6 +126,7 @@ def run_turns(m: Machine, frame: Frame, body: list[s.Stmt], count: Dim, begin: C
         # The second turn begins with what the first left: run it from there, from the state both may find.
         m.store.undo(mark)
         del frame.returns[returns:], frame.exits[exits:]
+        m.records.back_to(written)
         _widen(m, changes)
         mark = m.store.mark()
         begin()

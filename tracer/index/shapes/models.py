@@ -37,21 +37,23 @@ def run(m: Machine, frame: Frame, model: Value, args: list[Value], kwargs: dict[
     """What the model's forward pass gives."""
     batch = _batch(m, args, kwargs)
     tokens = next((arg for arg in args if isinstance(arg, Tensor)), None)
-    if batch is None or tokens is None or tokens.shape is None:
+    if batch is None or tokens is None:
         return Unknown("a run of the model on tokens that are unknown")
+    rows = tokens.shape[0] if tokens.shape else None
     draft = isinstance(model, Obj) and m.is_draft_model(model)
     m.note_run(frame, batch, draft, line)
     hidden = symbol("draft_hidden_size" if draft else "hidden_size")
     vocab = symbol("draft_vocab_size" if draft else "vocab_size")
     place = frame.place(line)
-    states = Tensor((tokens.shape[0], hidden), "model dtype", place)
-    processor = m.world.role_class(m.vocabulary.model.last_layer)
+    states = Tensor((rows, hidden), "model dtype", place)
+    processor = m.last_layer
     if processor is None:
         return Unknown("no class of this program is the model's last layer")
-    layer = Obj(processor, "logits_processor", lazy=True)
-    m.store.values[layer.number, "config"] = m.config(draft)
+    owner = model.owner if isinstance(model, Obj) else None
+    layer = Obj(processor, "logits_processor", lazy=True, owner=owner)
+    m.store.put((layer.number, "config"), m.config(draft))
     head = Obj(None, "lm_head", kind="weights")
-    m.store.values[head.number, "weight"] = Tensor((vocab, hidden), "model dtype", place)
+    m.store.put((head.number, "weight"), Tensor((vocab, hidden), "model dtype", place))
     values: dict[str, Value] = {"input_ids": tokens, "hidden_states": states, "lm_head": head, "batch": batch}
     given: list[Value] = [values.get(name, Const(None)) for name in m.vocabulary.model.arguments]
     result = calls.method(m, frame, layer, "forward", given, {}, line)

@@ -44,10 +44,18 @@ def attribute(m: Machine, frame: Frame, base: Value, name: str, node: s.Attr) ->
             return tensor_attribute(base, name)
         case Obj(kind="object"):
             return get_field(m, frame, base, name, node.line)
+        case Obj(kind="config"):
+            return m.configured(name, base)
+        case Obj(kind="weights"):
+            return m.store.get((base.number, name)) or Unknown(f"{name} of weights")
         case Obj():
             return Ref("builtin method", name, base)
+        case Ref(kind="super"):
+            return _of_super(m, base, name)
         case Tuple(names=names) if name in names:
             return base.items[names.index(name)]
+        case Const(value=None):
+            return Unknown("an attribute of None")
         case Tuple() | Run() | Const() | Int():
             return Ref("builtin method", name, base)
         case Span():
@@ -100,6 +108,9 @@ def get_field(m: Machine, frame: Frame, obj: Obj, name: str, line: int) -> Value
 def _unset(m: Machine, frame: Frame, obj: Obj, name: str) -> Value:
     """A field that nothing on the way has written yet."""
     assert obj.cls is not None
+    fixed = m.fixed(name)
+    if fixed is not None:
+        return fixed
     method = m.world.method(obj.cls, name)
     if method is not None:
         bound = m.function_ref(method, obj)
@@ -108,7 +119,7 @@ def _unset(m: Machine, frame: Frame, obj: Obj, name: str) -> Value:
         return bound
     value = lazy.first_value(m, obj, name)
     # It was there from the start: no branch may take it back.
-    m.store.values[obj.number, name] = value
+    m.store.put((obj.number, name), value)
     return value
 
 
@@ -150,3 +161,11 @@ def _of_class(m: Machine, frame: Frame, ref: Ref, name: str) -> Value:
     if m.world.is_enum(cls):
         return Member(cls, name)
     return ev.evaluate(m, m.module_frame(owner.module), expression)
+
+
+def _of_super(m: Machine, base: Ref, name: str) -> Value:
+    """``super().name``: looked up behind the class whose method says so."""
+    receiver = base.bound
+    cls = receiver.cls if isinstance(receiver, Obj | Member) else receiver.info if isinstance(receiver, Ref) else None
+    found = m.world.after(cls, base.info, name) if cls is not None else None
+    return m.function_ref(found, receiver) if found is not None else Unknown(f"{name} of a base outside the source")

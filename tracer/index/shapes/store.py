@@ -20,6 +20,7 @@ class Store:
 
     def __init__(self) -> None:
         self.values: dict[Key, Value] = {}
+        self._names: dict[int, dict[str, None]] = {}
         self._trail: list[tuple[Key, Value | None]] = []
 
     def get(self, key: Key) -> Value | None:
@@ -28,8 +29,21 @@ class Store:
 
     def set(self, key: Key, value: Value) -> None:
         """Put a value under a key."""
-        self._trail.append((key, self.values.get(key)))
+        old = self.values.get(key)
+        self._trail.append((key, old))
         self.values[key] = value
+        if old is None:
+            self._names.setdefault(key[0], {})[key[1]] = None
+
+    def put(self, key: Key, value: Value) -> None:
+        """Put a value that was there from the start: no branch takes it back."""
+        self.values[key] = value
+        self._names.setdefault(key[0], {})[key[1]] = None
+
+    def under(self, number: int) -> list[tuple[str, Value]]:
+        """What an object or frame holds: names and values, in the order in which they were first set."""
+        values = self.values
+        return [(name, values[number, name]) for name in self._names.get(number, ()) if (number, name) in values]
 
     def mark(self) -> int:
         """A point to return to."""
@@ -47,6 +61,10 @@ class Store:
                 self.values[key] = old
         del self._trail[mark:]
         return changes
+
+    def keep(self, mark: int) -> None:
+        """What was done since a mark holds for good: no branch around takes it back."""
+        del self._trail[mark:]
 
     def changed_since(self, mark: int) -> Changes:
         """What was changed since a mark, with the latest values, left as it is."""

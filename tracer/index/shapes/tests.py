@@ -31,8 +31,7 @@ def truth(value: Value) -> bool | None:
         case Const(value=inner):
             return bool(inner)
         case Int(dim=dim):
-            # Counts, sizes and configured numbers are positive where they are not a constant.
-            return bool(dim.constant) if dim.constant is not None else None
+            return bool(dim.constant) if dim.constant is not None else (True if dim.is_positive else None)
         case Either(values=values):
             answers = {truth(part) for part in values}
             return answers.pop() if len(answers) == 1 else None
@@ -62,7 +61,10 @@ def compare(m: Machine, op: str, left: Value, right: Value) -> bool | None:
 
 
 def _ordered(op: str, left: Int, right: Int) -> bool | None:
-    gap = (left.dim - right.dim).constant
+    difference = left.dim - right.dim
+    gap = difference.constant
+    if gap is None:
+        gap = 1 if difference.is_positive else -1 if (-difference).is_positive else None
     if gap is None:
         return None
     match op:
@@ -83,8 +85,10 @@ def _same(left: Value, right: Value) -> bool | None:
     if isinstance(left, Const) and isinstance(right, Const):
         return bool(left.value == right.value)
     if isinstance(left, Int) and isinstance(right, Int):
-        gap = (left.dim - right.dim).constant
-        return None if gap is None else gap == 0
+        difference = left.dim - right.dim
+        if difference.is_positive or (-difference).is_positive:
+            return False
+        return None if difference.constant is None else difference.constant == 0
     if isinstance(left, Member) and isinstance(right, Member):
         return left == right
     if isinstance(left, Obj) and isinstance(right, Obj):

@@ -79,9 +79,8 @@ class TorchCall:
         items = elements(value)
         if items is None:
             items = tuple(self.args[start:]) if start < len(self.args) else (value,)
-        if any(isinstance(item, Unknown | Either) and start + 1 == len(self.args) for item in items):
-            # One unknown argument may be a whole shape.
-            return (None,) if items[0] == A_NUMBER else None
+        if items == (value,) and isinstance(value, Unknown | Either) and value != A_NUMBER:
+            return None  # it may be a whole shape
         return tuple(item.dim if isinstance(item, Int) else None for item in items)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = "bs"
 """The symbol for the number of requests in a batch; at 0 a batch is idle."""
-MOST_ALTERNATIVES = 4
+MOST_ALTERNATIVES = 6
 
 
 @dataclass(frozen=True)

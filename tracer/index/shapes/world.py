@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.annotations import read_annotation
-from sgltrace.index.guards import Chain, Guards
+from sgltrace.index.guards import Chain, Guards, expressions
+from sgltrace.index.modules import import_bindings
 from sgltrace.index.shapes.values import Ref
-from sgltrace.index.values import Bound, ClassRef, External, FunctionRef, Instance, ModuleRef, Node
+from sgltrace.index.values import Bound, ClassRef, Container, External, FunctionRef, Instance, ModuleRef, Node
 
 if TYPE_CHECKING:
-    from sgltrace.index.engine import Engine
-    from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
+    from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
+    from sgltrace.index.program import Program
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class Assignment:
 class World:
     """Answers about one program; what takes a walk is kept."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.engine = program.engine
         self._fields: dict[ClassInfo, dict[str, list[Assignment]]] = {}
         self._locals: dict[FunctionInfo, dict[str, list[Assignment]]] = {}
         self._class_values: dict[ClassInfo, dict[str, s.Expr]] = {}
+        self._imports: dict[FunctionInfo, dict[str, tuple[str, str]]] = {}
 
     # --- names and values ---
 
@@ -49,6 +52,21 @@ class World:
         """The function, class, module or outside name that an expression is bound to, whatever runs."""
         found = [ref for value in self.engine.evaluate(node, self.scope(function)) for ref in [_ref(value)] if ref]
         return found[0] if len({(ref.kind, ref.target) for ref in found}) == 1 else None
+
+    def imported(self, function: FunctionInfo, name: str) -> tuple[ModuleInfo, str] | None:
+        """The module and name of a variable that a function's module, or the function itself, imports."""
+        for body in (function, function.module.body):
+            known = self._imports.get(body)
+            if known is None:
+                known = self._imports[body] = {}
+                for statement in imports_in(body.body):
+                    bindings, _ = import_bindings(self.engine.modules, function.module, statement)
+                    known.update({bound: (target, attribute) for bound, target, attribute in bindings if attribute})
+            if name in known:
+                target, attribute = known[name]
+                module = self.engine.modules.load(target) if self.engine.modules.is_own(target) else None
+                return None if module is None or module is function.module else (module, attribute)
+        return None
 
     def instances(self, function: FunctionInfo, node: s.Expr) -> list[ClassInfo]:
         """The classes of which the call graph knows an expression's value to be, in a stable order."""
@@ -97,6 +115,10 @@ class World:
         self.engine.classes.mro(cls)
         return cls.is_dataclass
 
+    def is_dataclass_init(self, cls: ClassInfo, init: FunctionInfo) -> bool:
+        """Whether an inherited constructor gives way to the one that Python writes for a dataclass."""
+        return self.is_dataclass(cls) and init.owner is not cls
+
     def is_subclass(self, cls: ClassInfo, base: ClassInfo) -> bool:
         """Whether ``cls`` is ``base`` or inherits from it."""
         return self.engine.classes.is_subclass(cls, base)
@@ -138,6 +160,22 @@ class World:
                 return classes
         return _classes(self.engine.classes.read(cls, name))
 
+    def element_classes(self, cls: ClassInfo, name: str) -> list[ClassInfo]:
+        """The classes of the elements of a list field."""
+        node = self.engine.classes.read(cls, name)
+        found = {
+            element.cls
+            for value in node.values
+            if isinstance(value, Container)
+            for element in value.whole.values
+            if isinstance(element, Instance)
+        }
+        return sorted(found, key=lambda c: c.id)
+
+    def role_class(self, name: str) -> ClassInfo | None:
+        """A loaded class by its name."""
+        return next(iter(self.program.find_classes(name)), None)
+
     def annotated(self, expression: s.Expr, scope: Scope) -> list[ClassInfo]:
         """The classes that an annotation names."""
         return read_annotation(self.engine, expression, scope).classes
@@ -157,8 +195,8 @@ class World:
         found: list[Assignment] = []
         for owner in self.mro(cls):
             found += self._own_fields(owner).get(name, ())
-        starting = [a for a in found if a.function.name == "__init__" and not _is_none(a.value)]
-        return starting or [a for a in found if not _is_none(a.value)] or found
+        starting = [a for a in found if a.function.name == "__init__"]
+        return starting if any(not _is_none(a.value) for a in starting) else found
 
     def _own_fields(self, cls: ClassInfo) -> dict[str, list[Assignment]]:
         fields = self._fields.get(cls)
@@ -169,7 +207,7 @@ class World:
                     if not function.parameters or function.kind == "staticmethod":
                         continue
                     own = function.parameters[0].name
-                    for target, assignment in _assignments(function):
+                    for target, assignment in _assignments(self.program, function):
                         if isinstance(target, s.Attr) and isinstance(target.value, s.Name) and target.value.id == own:
                             fields.setdefault(target.attr, []).append(assignment)
         return fields
@@ -179,7 +217,7 @@ class World:
         names = self._locals.get(function)
         if names is None:
             names = self._locals[function] = {}
-            for target, assignment in _assignments(function):
+            for target, assignment in _assignments(self.program, function):
                 if isinstance(target, s.Name):
                     names.setdefault(target.id, []).append(assignment)
         return names.get(name, [])
@@ -199,14 +237,23 @@ class World:
 
 def calls_in(body: list[s.Stmt]) -> list[s.Call]:
     """The calls in statements, those in nested blocks too."""
-    from sgltrace.index.guards import expressions
-
     found: list[s.Call] = []
     for statement in body:
         for expression in expressions(statement):
             found += [node for node in s.descend(expression) if isinstance(node, s.Call)]
         for inner in s.blocks(statement):
             found += calls_in(inner)
+    return found
+
+
+def imports_in(body: list[s.Stmt]) -> list[s.Import | s.ImportFrom]:
+    """The import statements, those in nested blocks too."""
+    found: list[s.Import | s.ImportFrom] = []
+    for statement in body:
+        if isinstance(statement, s.Import | s.ImportFrom):
+            found.append(statement)
+        for inner in s.blocks(statement):
+            found += imports_in(inner)
     return found
 
 
@@ -243,8 +290,8 @@ def _body_values(body: list[s.Stmt]) -> dict[str, s.Expr]:
     return values
 
 
-def _assignments(function: FunctionInfo) -> list[tuple[s.Expr, Assignment]]:
-    guards = Guards(function.body)
+def _assignments(program: Program, function: FunctionInfo) -> list[tuple[s.Expr, Assignment]]:
+    guards = program.guards(function)
     out: list[tuple[s.Expr, Assignment]] = []
     _collect(function, function.body, guards, out)
     return out

@@ -1,0 +1,287 @@
+"""What a value is by its type alone: a field or parameter that nothing on the way has given a value."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sgltrace.index import syntax as s
+from sgltrace.index.fields_tracked import roles
+from sgltrace.index.modules import dotted
+from sgltrace.index.shapes.dims import symbol
+from sgltrace.index.shapes.values import (
+    NONE,
+    Const,
+    Either,
+    Int,
+    Member,
+    Obj,
+    Ref,
+    Run,
+    Tensor,
+    Unknown,
+    Value,
+    alternatives,
+    number,
+)
+from sgltrace.index.shapes.vocabulary import Seed, SeededTensor
+
+if TYPE_CHECKING:
+    from sgltrace.index.entities import ClassInfo, FunctionInfo
+    from sgltrace.index.fields_tracked import TrackedClasses
+    from sgltrace.index.shapes.frames import Frame
+    from sgltrace.index.shapes.machine import Machine
+    from sgltrace.index.shapes.vocabulary import ShapeVocabulary
+    from sgltrace.index.shapes.world import World
+
+
+class Types:
+    """The part of the machine that knows roles, seeds and annotations."""
+
+    world: World
+    tracked: TrackedClasses
+    vocabulary: ShapeVocabulary
+    path: str
+    each_symbols: set[str]
+    preferred: list[ClassInfo]
+    """The classes that the path's step is made of: where a declared type leaves several, one of these is meant."""
+
+    def __new__(cls, *_: object) -> Types:
+        """Start with nothing preferred."""
+        made = super().__new__(cls)
+        made.preferred = []
+        made.each_numbers = set()
+        made._configs = {}
+        made._opaque = {}
+        return made
+
+    each_numbers: set[int]
+    _configs: dict[bool, Obj]
+    _opaque: dict[ClassInfo, bool]
+
+    # --- roles ---
+
+    def role(self, cls: ClassInfo | None) -> str | None:
+        """The key of a class's role in the vocabulary."""
+        return None if cls is None else self.tracked.role(cls)
+
+    def is_tracked(self, cls: ClassInfo | None) -> bool:
+        """Whether the class's fields are followed."""
+        return self.role(cls) is not None
+
+    def lives_long(self, cls: ClassInfo) -> bool:
+        """Whether objects of the class are evaluated field by field, and not by running their constructor."""
+        role = self.tracked.role(cls)
+        if role is not None:
+            return roles()[role].carries == "process" and not self.world.is_dataclass(cls)
+        return not self.world.is_dataclass(cls)
+
+    def on_path(self, classes: list[ClassInfo]) -> ClassInfo | None:
+        """Of several classes that a value may be of, the one meant on this path; None where that is open."""
+        for wanted in self.preferred:
+            if wanted in classes:
+                return wanted
+        for wanted in self.preferred:
+            for cls in classes:
+                if self.world.is_subclass(wanted, cls):
+                    return wanted
+        if len(classes) == 1:
+            return classes[0]
+        bases = [cls for cls in classes if all(self.world.is_subclass(other, cls) for other in classes)]
+        return bases[0] if bases else None
+
+    # --- seeds ---
+
+    def seed(self, obj: Obj, name: str) -> Value | None:
+        """What the vocabulary says a field holds when a step starts."""
+        fixed = self.fixed(name)
+        if fixed is not None:
+            return fixed
+        role = self.role(obj.cls)
+        seeded = self.vocabulary.entry.get(role or "", {}).get(name)
+        if seeded is not None:
+            return self._seeded(obj, name, seeded)
+        if name in self.vocabulary.config:
+            return self.configured(name, obj)
+        if role == "server_args" and obj.cls is not None:
+            default = self.world.class_value(obj.cls, name)
+            written = default[1].value if default is not None and isinstance(default[1], s.Const) else ""
+            if isinstance(written, bool) or (written is None and name.startswith("enable_")):
+                return Const(bool(written))
+        return None
+
+    def fixed(self, name: str) -> Value | None:
+        """The value of an attribute that the vocabulary fixes, whatever has it."""
+        if name in self.vocabulary.absent:
+            return NONE
+        value = self.vocabulary.paths.get(self.path, {}).get(name, self.vocabulary.fixed.get(name))
+        return None if value is None else literal(value)
+
+    def is_opaque(self, cls: ClassInfo) -> bool:
+        """Whether nothing but configuration is asked of the class."""
+        known = self._opaque.get(cls)
+        if known is None:
+            patterns = self.vocabulary.opaque
+            known = self._opaque[cls] = any(re.fullmatch(pattern, cls.name) for pattern in patterns)
+        return known
+
+    def _seeded(self: Types, obj: Obj, name: str, seed: Seed) -> Value:
+        machine: Machine = self  # type: ignore[assignment]
+        if isinstance(seed, bool):
+            return Const(seed)
+        if isinstance(seed, SeededTensor):
+            return Tensor(tuple(symbol(part) for part in seed.shape), seed.dtype)
+        if seed == "model":
+            return Obj(None, name, "model", owner=obj)
+        if seed == "none":
+            return NONE
+        if seed.startswith("'"):
+            return Const(seed.strip("'"))
+        element = self._element_of(obj, name)
+        made = Obj(None, name, "list")
+        machine.store.put((made.number, "[]"), Run(((element, symbol(seed.strip("[]"))),)))
+        return made
+
+    def _element_of(self, obj: Obj, name: str) -> Value:
+        """What stands for every element of a list field."""
+        assert obj.cls is not None
+        found = self.world.element_classes(obj.cls, name)
+        cls = self.on_path(found)
+        if cls is None:
+            return Unknown(f"an element of {name}")
+        made = Obj(cls, f"each of {name}", each=True)
+        self.each_numbers.add(made.number)
+        return made
+
+    def configured(self, name: str, base: Value) -> Value:
+        """A configuration value by its attribute's name, whatever holds it."""
+        known = self.vocabulary.config.get(name)
+        if known is None:
+            fixed = self.fixed(name)
+            if fixed is not None:
+                return fixed
+            return base if isinstance(base, Unknown) else Unknown(f"{name} of a value that is not followed")
+        if isinstance(base, Obj) and known in self.vocabulary.draft_config and self.is_draft_model(base):
+            known = self.vocabulary.draft_config[known]
+        return Int(symbol(known))
+
+    def config(self, draft: bool) -> Obj:
+        """A stand-in for a model's configuration."""
+        made = self._configs.get(draft)
+        if made is None:
+            made = self._configs[draft] = Obj(None, "draft config" if draft else "config", "config")
+        return made
+
+    def is_draft_model(self: Types, obj: Obj) -> bool:
+        """Whether an object belongs to the draft model, by the flag of the runner around it."""
+        machine: Machine = self  # type: ignore[assignment]
+        from sgltrace.index.shapes import lazy
+
+        if obj is self._configs.get(True):
+            return True
+        inner: Obj | None = obj
+        while inner is not None:
+            if inner.cls is not None and self.world.assignments(inner.cls, self.vocabulary.model.draft_flag):
+                key = (inner.number, self.vocabulary.model.draft_flag)
+                flag = machine.store.values.get(key)
+                if flag is None:
+                    flag = lazy.first_value(machine, inner, self.vocabulary.model.draft_flag)
+                    machine.store.put(key, flag)
+                return flag == Const(True)
+            inner = inner.owner
+        return False
+
+    def assumed(self, value: Value) -> Value:
+        """A member of an enum, as the one that the vocabulary takes it to be."""
+        for part in alternatives(value):
+            if isinstance(part, Member) and part.cls.name in self.vocabulary.members:
+                return Member(part.cls, self.vocabulary.members[part.cls.name])
+        return value
+
+    # --- annotations ---
+
+    def declared(self, obj: Obj, name: str) -> Value:
+        """A field by its annotation, or by what flows into it."""
+        assert obj.cls is not None
+        found = self.world.annotation(obj.cls, name)
+        classes = self.world.declared(obj.cls, name)
+        return self._typed(classes, found[1] if found else None, name, obj)
+
+    def by_type(self, function: FunctionInfo, param: s.Param) -> Value:
+        """A parameter by its annotation, or by what callers pass."""
+        return self._typed(self.world.param_classes(function, param), param.annotation, param.name, None)
+
+    def _typed(self, classes: list[ClassInfo], annotation: s.Expr | None, name: str, owner: Obj | None) -> Value:
+        cls = self.on_path(classes)
+        if cls is not None:
+            member = self.vocabulary.members.get(cls.name)
+            if self.world.is_enum(cls):
+                return Member(cls, member) if member is not None else Unknown(f"a {cls.name}")
+            if self.is_opaque(cls):
+                return Obj(None, name, "config", owner=owner)
+            label = f"{owner.name}.{name}" if owner is not None and owner.name else name
+            each = owner is not None and owner.each
+            made = Obj(cls, label, each=each, lazy=self.lives_long(cls), owner=owner)
+            if each:
+                self.each_numbers.add(made.number)
+            return made
+        words = set() if annotation is None else {dotted(part) for part in s.descend(annotation)}
+        if "torch.Tensor" in words or "Tensor" in words:
+            if words & {"List", "list", "Dict", "dict"}:
+                return Unknown(f"{name} is not written before it is read here")
+            return Tensor(None, why=f"{name} is not written before it is read here")
+        if words and words <= {"int", "Optional", "typing.Optional", None, "Optional.int"} and "int" in words:
+            return self._number(name, owner)
+        return Unknown(f"{name} is not written before it is read here")
+
+    def _number(self, name: str, owner: Obj | None) -> Value:
+        if name in self.vocabulary.config:
+            return self.configured(name, owner if owner is not None else Unknown(name))
+        if owner is not None and owner.each:
+            self.each_symbols.add(name)
+        return Int(symbol(name))
+
+    def narrowed_to(self, value: Value, classes: list[ClassInfo]) -> Value:
+        """A value that an annotation says is of one of these classes: an object's own class may become narrower."""
+        cls = self.on_path(classes)
+        if cls is None:
+            return value
+        for part in alternatives(value):
+            if isinstance(part, Obj) and part.cls is not None and part.cls is not cls:
+                if self.world.is_subclass(cls, part.cls):
+                    part.cls = cls
+                    part.lazy = self.lives_long(cls)
+        if isinstance(value, Either):
+            fitting = [p for p in value.values if isinstance(p, Obj) and p.cls and self.world.is_subclass(p.cls, cls)]
+            if len(fitting) == 1:
+                return fitting[0]
+        return value
+
+    def as_annotated(self, frame: Frame, value: Value, annotation: s.Expr) -> Value:
+        """A value assigned to an annotated variable."""
+        classes = self.world.annotated(annotation, self.world.scope(frame.function))
+        if isinstance(value, Unknown) or (isinstance(value, Tensor) and value.shape is None and classes):
+            typed = self._typed(classes, annotation, "value", None)
+            return value if isinstance(typed, Unknown) else typed
+        return self.narrowed_to(value, classes)
+
+    def by_return(self, function: FunctionInfo) -> Value:
+        """What a function gives by its annotation."""
+        node = function.node
+        if not isinstance(node, s.Func) or node.returns is None:
+            return Unknown(f"what {function.name} gives")
+        classes = self.world.annotated(node.returns, function.enclosing)
+        return self._typed(classes, node.returns, function.name, None)
+
+    def receiver_for(self, function: FunctionInfo) -> Value | None:
+        """An object on which a method may be called, where the real one is unknown."""
+        if function.owner is None or function.kind == "staticmethod":
+            return None
+        if function.kind == "classmethod":
+            return Ref("class", function.owner.id, None, function.owner)
+        return Obj(function.owner, function.owner.name, lazy=self.lives_long(function.owner))
+
+
+def literal(value: int) -> Value:
+    """A boolean or whole number as a value."""
+    return Const(value) if isinstance(value, bool) else number(value)
