@@ -71,7 +71,7 @@ class Context:
 
     @cached_property
     def components(self) -> list[str]:
-        """Components in the order in which a step comes to them, by their functions' mean depth below the event loop."""
+        """Components in the order of a step: by the mean depth of their functions below the event loop."""
         total: dict[str, list[int]] = {}
         depths: dict[str, int] = {}
         for path in reversed(self.paths):

@@ -39,7 +39,7 @@ class Links:
         """``functions`` gives the module page (a file relative to the report) of each function with a page."""
         quoted = {page: page_link(page) for page in set(functions.values())}
         self._pages = {name: quoted[page] for name, page in functions.items()}
-        self._functions = {name: Markup(f"{page}#{quote(anchor(name))}") for name, page in self._pages.items()}  # noqa: S704
+        self._functions = {name: Markup(f"{page}#{quote(anchor(name))}") for name, page in self._pages.items()}
         self._points = dict(addresses("points", points))
         self._release = source.version if source.version and _RELEASE.fullmatch(source.version) else None
         self._named = source.name == "sglang"
@@ -55,7 +55,7 @@ class Links:
     def line(self, identifier: str, line: int) -> Markup | None:
         """A link to a line of the function's page."""
         page = self._pages.get(identifier)
-        return None if page is None else Markup(f"{page}#L{int(line)}")  # noqa: S704
+        return None if page is None else Markup(f"{page}#L{int(line)}")
 
     def point(self, identifier: str) -> Markup | None:
         """A link to a coupling point's page."""
@@ -79,7 +79,8 @@ class EditorLinks:
             if scheme is None or "{line}" not in template or scheme["scheme"] in _REFUSED:
                 names = ", ".join(sorted(EDITORS))
                 raise UsageError(
-                    f"--editor {editor!r}: neither an editor known here ({names}) nor an address with {{path}} and {{line}}"
+                    f"--editor {editor!r}: neither an editor known here ({names}) nor an address with "
+                    "{path} and {line}"
                 )
         self._template = template
         self._folder = source_path.resolve().as_posix() if source_path else ""
@@ -95,7 +96,7 @@ class EditorLinks:
 
 def page_link(file: str, fragment: str = "") -> Markup:
     """A link to a page of the report, fit for an attribute: quoting leaves nothing that HTML would read."""
-    return Markup(f"{ROOT}{quote(file)}{f'#{quote(fragment)}' if fragment else ''}")  # noqa: S704
+    return Markup(f"{ROOT}{quote(file)}{f'#{quote(fragment)}' if fragment else ''}")
 
 
 def anchor(identifier: str) -> str:

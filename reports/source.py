@@ -44,7 +44,7 @@ class Excerpt:
 
 
 class SourceReader:
-    """Reads each file once (of no source, where the caller has none) and keeps its lines, and the highlighted lines of the functions asked for."""
+    """Reads each file once, none where the caller has no source, and keeps the highlighted lines asked for."""
 
     def __init__(self, source: Source | None) -> None:
         self._source = source

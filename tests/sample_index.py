@@ -127,7 +127,7 @@ class SlotAllocator:
     def free_slots(self, slots):
         self.free.extend(slots)
 ''',
-    f"{SRT}/speculative/eagle_worker.py": '''
+    f"{SRT}/speculative/eagle_worker.py": """
 class EAGLEWorker:
     def forward_batch_generation(self, batch):
         spec_info = self.draft(batch)
@@ -148,8 +148,8 @@ class EAGLEWorker:
 
     def forward_draft_extend_after_decode(self, batch):
         self.draft_runner.forward_draft(batch, -1)
-''',
-    f"{SRT}/speculative/eagle_worker_v2.py": '''
+""",
+    f"{SRT}/speculative/eagle_worker_v2.py": """
 class EAGLEWorkerV2:
     def forward_batch_generation(self, batch):
         batch.spec_info.prepare_for_v2_draft(batch)
@@ -171,8 +171,8 @@ class EAGLEWorkerV2:
     def draft_extend_v2(self, batch, result):
         select_index = result.accept_lens - 1
         self.draft_runner.forward_draft(batch, select_index)
-''',
-    f"{SRT}/speculative/eagle_info.py": '''
+""",
+    f"{SRT}/speculative/eagle_info.py": """
 class EagleDraftInput:
     def keep_rows(self, keep):
         self.topk_p = self.topk_p[keep]
@@ -197,8 +197,8 @@ def verify_tree_greedy(batch, topk):
 def accept_tokens(logits, tree):
     accept_lens = verify_tree_greedy(logits, tree)
     return logits.argmax(-1), accept_lens
-''',
-    f"{SRT}/model_executor/model_runner.py": '''
+""",
+    f"{SRT}/model_executor/model_runner.py": """
 class TpModelWorker:
     def forward_batch_plain(self, batch):
         return self.model_runner.forward(batch)
@@ -242,8 +242,8 @@ class CudaGraphRunner:
 
     def replay_draft(self, batch):
         return self.graph.launch()
-''',
-    f"{SRT}/layers/attention/backend.py": '''
+""",
+    f"{SRT}/layers/attention/backend.py": """
 class AttentionBackend:
     def init_forward_metadata(self, batch):
         if batch.spec_info is not None:
@@ -253,7 +253,7 @@ class AttentionBackend:
 
     def init_forward_metadata_replay(self, batch):
         self.init_forward_metadata(batch)
-''',
+""",
 }
 
 COMPONENTS = {
@@ -347,7 +347,9 @@ def sites_of(node: ast.AST, guards: tuple[Guard, ...] = ()) -> Iterator[tuple[st
         yield from sites_of(child, guards)
 
 
-def index_of(files: dict[str, bytes], entry_points: dict[str, str | None], loops: dict[str, str], most: int = 1) -> Index:
+def index_of(
+    files: dict[str, bytes], entry_points: dict[str, str | None], loops: dict[str, str], most: int = 1
+) -> Index:
     """Functions and calls of ``files``, joined by bare name where at most ``most`` functions have it."""
     nodes: dict[str, tuple[Function, ast.AST]] = {}
     for path, text in sorted(files.items()):
@@ -372,7 +374,9 @@ def index_of(files: dict[str, bytes], entry_points: dict[str, str | None], loops
                 edges.setdefault((identifier, target), []).append(CallSite(line=line, guards=list(guards)))
             if not targets:
                 unresolved.append(
-                    Unresolved(caller=identifier, line=line, expression=f"self.{name}(...)", why="type of the receiver unknown")
+                    Unresolved(
+                        caller=identifier, line=line, expression=f"self.{name}(...)", why="type of the receiver unknown"
+                    )
                 )
     after: dict[str, list[str]] = {}
     for caller, callee in edges:
@@ -442,7 +446,10 @@ def sample_index(modules: int = 10, functions: int = 30) -> Index:
     index = index_of(
         files,
         {"v1": V1, "v2": V2},
-        {"v1": S + "managers.scheduler:Scheduler.event_loop_normal", "v2": S + "managers.scheduler:Scheduler.event_loop_overlap"},
+        {
+            "v1": S + "managers.scheduler:Scheduler.event_loop_normal",
+            "v2": S + "managers.scheduler:Scheduler.event_loop_overlap",
+        },
     )
     for function in index.functions:
         if "filler" in function.id and int(function.id.rsplit("_", 1)[1]) < 12:
@@ -466,7 +473,9 @@ def sample_index(modules: int = 10, functions: int = 30) -> Index:
     index.tensors = tensors(at)
     index.contract = contract(at)
     index.off_steps = [
-        OffStep(path="v1", function=V1, line=start[V1], what="a verify of width one", gates=[at(RUN_BATCH, 1, "is_none")])
+        OffStep(
+            path="v1", function=V1, line=start[V1], what="a verify of width one", gates=[at(RUN_BATCH, 1, "is_none")]
+        )
     ]
     return index
 
@@ -493,7 +502,7 @@ def points(at) -> list[CouplingPoint]:
             producers=[at(PREPARE, 3, "returns early under speculation")],
             consumers=[at(PREPARE, 6, "allocates the slot"), at(REPLAY, 1, "copies input_ids")],
             formula="bs",
-            why_it_blocks="An off step finds no KV slot for the next token: out_cache_loc, input_ids and seq_lens are those of the step before.",
+            why_it_blocks="An off step finds no KV slot for the next token: out_cache_loc is that of the step before.",
             refactor="Let the early return depend on the batch, not on the process.",
             verdicts=verdicts(
                 v1A="hard: out_cache_loc has no writer on the off step",
@@ -572,7 +581,9 @@ def points(at) -> list[CouplingPoint]:
             formula="(bs, topk)",
             why_it_blocks="An off step leaves them stale.",
             refactor="Extend the draft model over the tokens of the off steps before the next draft.",
-            verdicts=verdicts(v1A="hard: one writer, which an off step skips", v2A="hard: one writer, which an off step skips"),
+            verdicts=verdicts(
+                v1A="hard: one writer, which an off step skips", v2A="hard: one writer, which an off step skips"
+            ),
             fields=["EagleDraftInput.topk_p"],
             components=["draft state", "batch"],
             rule="draft_state",
@@ -672,7 +683,8 @@ def tensors(at) -> list[Tensor]:
         tensor("v2", "verify", "custom_mask", None, at(draft_v2, 3, ""), at(METADATA, 2, "")),
         tensor("v2", "verify", "next_token_ids", "(bs*num_draft_tokens,)", at(VERIFY, 2, ""), at(RESULT, 3, "")),
         tensor("v2", "verify", "accept_lens", "(bs,)", at(VERIFY, 2, ""), at(RESULT, 3, "")),
-        tensor("v2", "prepare", "slots", "(Max(num_draft_tokens, num_steps*topk)*bs,)", at(PREPARE, 6, ""), at(REPLAY, 1, "")),
+        tensor("v2", "prepare", "slots", "(Max(num_draft_tokens, num_steps*topk)*bs,)", at(PREPARE, 6, ""),
+            at(REPLAY, 1, "")),
     ]  # fmt: skip
 
 
@@ -685,7 +697,8 @@ def contract(at) -> list[ContractField]:
 
     return [
         row("result.accept_lens", "(bs,)", "required", "ones(bs)", "each request takes one token"),
-        row("result.next_token_ids", "(bs*num_draft_tokens,)", "required", "token at i*num_draft_tokens, filler elsewhere",
+        row("result.next_token_ids", "(bs*num_draft_tokens,)", "required",
+            "token at i*num_draft_tokens, filler elsewhere",
             "sliced with the worker's stride"),
         row("batch.spec_info.kv_indptr", None, "must stay unset", "None", "else the draft's metadata is read"),
     ]  # fmt: skip
@@ -719,7 +732,10 @@ def sample_runs() -> list[Run]:
         path="v2",
         formula="(bs*num_draft_tokens,)",
         verdict="confirmed",
-        shapes=[Shape(batch=b, shape=[b * 4], dtype="int32", how="replay", count=5, first_step=b, last_step=b + 32) for b in (1, 2, 8)],
+        shapes=[
+            Shape(batch=b, shape=[b * 4], dtype="int32", how="replay", count=5, first_step=b, last_step=b + 32)
+            for b in (1, 2, 8)
+        ],
     )
     stale = Observed(
         name="topk_p",
@@ -746,7 +762,9 @@ def sample_runs() -> list[Run]:
             contract=[ContractEvidence(path="v2", field="result.next_token_ids", verdict="confirmed", observed=[ids])],
             edges=[(RUN_BATCH, V2, 39), (V2, VERIFY, 39)],
             missing_edges=[(RESULT, PREPARE, 3)],
-            crashes=[Crash(rank=1, why="killed by signal 9", last_steps=["run_batch bs=7", "verify_v2 bs=7", "replay bs=8"])],
+            crashes=[
+                Crash(rank=1, why="killed by signal 9", last_steps=["run_batch bs=7", "verify_v2 bs=7", "replay bs=8"])
+            ],
             unattached=["pid 4242: started with -I, which keeps sitecustomize out"],
             notes=["The window of the timeline was closed after 40 steps."],
         )

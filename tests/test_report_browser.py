@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from report_browser import Visit, axe, browser, report, visit  # noqa: F401  (fixtures)
+from report_browser import Visit, watch
+from sample_index import DictSource, sample_files, sample_index
+
+from sgltrace.reports import ReportOptions, render
+
+pytest_plugins = ["report_browser"]
 
 SIX = 6
 
@@ -66,9 +71,14 @@ def test_the_table_is_worked_with_the_keyboard_alone(visit):
     page.keyboard.press("Tab")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("j")
-    assert page.evaluate("document.activeElement.textContent") == "target graphs are captured for num_draft_tokens per request"
+    assert (
+        page.evaluate("document.activeElement.textContent")
+        == "target graphs are captured for num_draft_tokens per request"
+    )
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("target graphs are captured for num_draft_tokens per request")
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "target graphs are captured for num_draft_tokens per request"
+    )
 
 
 def test_the_skip_link_is_first_and_leads_to_the_content(visit):
@@ -152,7 +162,18 @@ FORMULAS = [
     ("bs*unknown + 1", ""),
     ("unknown", "unknown"),
 ]
-NOT_FORMULAS = ["bs bs", "bs +", "f(bs)", "alert(1)", "bs == 3", "sum_i x_i, x = 2", "", "[D]*B", "a[0]", "constructor(1)"]
+NOT_FORMULAS = [
+    "bs bs",
+    "bs +",
+    "f(bs)",
+    "alert(1)",
+    "bs == 3",
+    "sum_i x_i, x = 2",
+    "",
+    "[D]*B",
+    "a[0]",
+    "constructor(1)",
+]
 
 
 def test_the_grammar_of_formulas(visit):
@@ -161,7 +182,10 @@ def test_the_grammar_of_formulas(visit):
         got = page.evaluate("text => sgl.formula.evaluate(sgl.formula.parse(text), { bs: 8 })", text)
         assert got == wanted, text
     for text in NOT_FORMULAS:
-        assert page.evaluate("text => { try { sgl.formula.parse(text); return true; } catch { return false; } }", text) is False, text
+        assert (
+            page.evaluate("text => { try { sgl.formula.parse(text); return true; } catch { return false; } }", text)
+            is False
+        ), text
 
 
 def test_the_graph_focuses_filters_and_says_the_same_in_words(visit):
@@ -206,23 +230,21 @@ def test_the_graph_moves_by_pointer_and_by_keyboard(visit):
     assert page.evaluate("sglGraph.view.x") > x
     page.keyboard.press("0")
     assert page.evaluate("sglGraph.view.scale") == pytest.approx(before["scale"])
-    assert page.evaluate("""() => { const c = document.getElementById("g-canvas");
-        return new Set(c.getContext("2d").getImageData(0, 0, c.width, c.height).data).size }""") > 8
+    assert (
+        page.evaluate("""() => { const c = document.getElementById("g-canvas");
+        return new Set(c.getContext("2d").getImageData(0, 0, c.width, c.height).data).size }""")
+        > 8
+    )
 
 
-def test_the_graph_is_quick_with_thousands_of_functions(browser, tmp_path):  # noqa: F811
-    from report_browser import watch
-    from sample_index import DictSource, sample_files, sample_index
-
-    from sgltrace.reports import ReportOptions, render
-
+def test_the_graph_is_quick_with_thousands_of_functions(browser, tmp_path):
     index = sample_index(modules=60, functions=50)
     for function in index.functions:
         function.paths = function.paths or ["v1"]
     assert len(index.functions) > 3000
     render(index, DictSource(sample_files(60, 50)), tmp_path, ReportOptions())
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    visit = watch(context.new_page(), tmp_path)  # noqa: F811
+    visit = watch(context.new_page(), tmp_path)
     page = visit.go("graph.html")
     page.get_by_label("Show").select_option("functions")
     # A frame takes a bounded number of paints, whatever the clock says: nothing out of view is drawn.
@@ -280,7 +302,7 @@ def test_a_run_shows_its_steps_its_crash_and_what_was_refuted(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_scheme_follows_the_system_and_can_be_chosen(browser, report, scheme):  # noqa: F811
+def test_the_scheme_follows_the_system_and_can_be_chosen(browser, report, scheme):
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     page.goto((report / "index.html").as_uri())
@@ -297,11 +319,12 @@ def test_the_scheme_follows_the_system_and_can_be_chosen(browser, report, scheme
 
 
 PAGES = [
-    "index.html", "points.html", "points/result-stride.html", "refactor.html", "matrix.html", "compare.html", "lanes.html",
-    "step-v1.html", "step-v2.html", "contract.html", "tensors.html", "fields.html", "fields/ScheduleBatch.html",
-    "graph.html#focus=sglang.srt.managers.scheduler:Scheduler.run_batch", "functions.html",
-    "functions/sglang.srt.managers.scheduler.html", "functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch",
-    "runs.html", "runs/h200-eagle3.html", "unknowns.html",
+    "index.html", "points.html", "points/result-stride.html", "refactor.html", "matrix.html", "compare.html",
+    "lanes.html", "step-v1.html", "step-v2.html", "contract.html", "tensors.html", "fields.html",
+    "fields/ScheduleBatch.html", "graph.html#focus=sglang.srt.managers.scheduler:Scheduler.run_batch",
+    "functions.html", "functions/sglang.srt.managers.scheduler.html",
+    "functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch", "runs.html", "runs/h200-eagle3.html",
+    "unknowns.html",
 ]  # fmt: skip
 
 
@@ -313,7 +336,7 @@ def test_nothing_is_cut_off_on_a_small_screen(visit, address):
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_no_serious_violation_of_accessibility(browser, report, axe, address):  # noqa: F811
+def test_no_serious_violation_of_accessibility(browser, report, axe, address):
     for scheme in ("light", "dark"):
         context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900}, bypass_csp=True)
         page = context.new_page()
@@ -342,7 +365,7 @@ def test_print_leaves_out_what_paper_cannot_do(visit):
     assert len(page.pdf()) > 10_000
 
 
-def test_motion_is_only_for_who_wants_it(browser, report):  # noqa: F811
+def test_motion_is_only_for_who_wants_it(browser, report):
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     page.goto((report / "index.html").as_uri())
@@ -350,7 +373,7 @@ def test_motion_is_only_for_who_wants_it(browser, report):  # noqa: F811
     context.close()
 
 
-def test_pages_can_be_read_without_scripts(browser, report):  # noqa: F811
+def test_pages_can_be_read_without_scripts(browser, report):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((report / "points.html").as_uri())

@@ -43,7 +43,9 @@ def written(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    result = render(sample_index(), DictSource(sample_files()), folder, ReportOptions(editor="vscode", runs=sample_runs()))
+    result = render(
+        sample_index(), DictSource(sample_files()), folder, ReportOptions(editor="vscode", runs=sample_runs())
+    )
     assert result.index == folder / "index.html"
     assert result.files == sum(path.is_file() for path in folder.rglob("*"))
     return {p.relative_to(folder).as_posix(): p.read_text(encoding="utf-8") for p in folder.rglob("*.html")}
@@ -97,15 +99,22 @@ def test_each_function_on_a_path_has_its_source_callers_and_callees(pages):
 
 
 def test_the_first_screen_counts_blockers_by_path_and_design(pages):
-    rows = re.findall(r"path=(v\d)&amp;design=(\w)&amp;severity=hard\"><span[^>]+>hard</span> (\d+)", pages["index.html"])
-    assert dict(((path, design), int(count)) for path, design, count in rows) == {
+    rows = re.findall(
+        r"path=(v\d)&amp;design=(\w)&amp;severity=hard\"><span[^>]+>hard</span> (\d+)", pages["index.html"]
+    )
+    assert {(path, design): int(count) for path, design, count in rows} == {
         ("v1", "A"): 3, ("v1", "B"): 3, ("v1", "C"): 1, ("v2", "A"): 4, ("v2", "B"): 4, ("v2", "C"): 2,
     }  # fmt: skip
 
 
 def test_the_step_is_written_in_the_order_of_the_source(pages):
     text = pages["step-v2.html"]
-    names = ["get_next_batch_to_run", "run_batch", "EAGLEWorkerV2.<wbr>forward_batch_generation", "process_batch_result"]
+    names = [
+        "get_next_batch_to_run",
+        "run_batch",
+        "EAGLEWorkerV2.<wbr>forward_batch_generation",
+        "process_batch_result",
+    ]
     places = [text.index(name, text.index("<main")) for name in names]
     assert places[0] < places[1] < places[3]
     assert "EAGLEWorker.<wbr>draft<" not in text

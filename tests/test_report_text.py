@@ -94,18 +94,22 @@ def test_lines_are_counted_as_python_counts_them():
 
 
 def test_marked_lines_that_meet_share_an_excerpt():
-    reader = source.SourceReader(type("S", (), {"read": lambda self, path: b"\n".join(b"x%d" % i for i in range(1, 60))})())
+    reader = source.SourceReader(
+        type("S", (), {"read": lambda self, path: b"\n".join(b"x%d" % i for i in range(1, 60))})()
+    )
     found = reader.around("x.py", (1, 59), {5: "a", 12: "b", 40: "c"}, 4)
     assert [(e.lines[0].number, e.lines[-1].number) for e in found] == [(1, 16), (36, 44)]
     assert [line.number for e in found for line in e.lines if line.note] == [5, 12, 40]
 
 
 def test_the_layout_has_every_function_once_and_no_card_over_another():
-    modules = {f"c{c}": {f"m{c}.{m}": [f"f{i}" for i in range((m * 7 + c) % 40 + 1)] for m in range(9)} for c in range(7)}
+    modules = {
+        f"c{c}": {f"m{c}.{m}": [f"f{i}" for i in range((m * 7 + c) % 40 + 1)] for m in range(9)} for c in range(7)
+    }
     made = layout.layout(modules)
     assert [card.functions for card in made.cards] == [rows for by in modules.values() for rows in by.values()]
     boxes = [(card.x, card.y, card.x + layout.CARD_WIDTH, card.y + card.height) for card in made.cards]
     for at, (ax, ay, bx, by) in enumerate(boxes):
-        assert 0 <= ax and bx <= made.width and by <= made.height
+        assert ax >= 0 and bx <= made.width and by <= made.height
         for cx, cy, dx, dy in boxes[at + 1 :]:
             assert bx <= cx or dx <= ax or by <= cy or dy <= ay

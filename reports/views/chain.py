@@ -63,7 +63,7 @@ def chain(context: Context, path: str) -> Chain:
     loops = context.graph.loops(path)
     roots = [builder.root(loop) for loop in loops[:1]]
     entry = context.index.entry_points[path]
-    assert entry is not None  # noqa: S101  (the caller asks for paths that exist)
+    assert entry is not None
     others = [function_link(context, loop) for loop in loops[1:]]
     return Chain(path, function_link(context, entry), roots, others, builder.count)
 
@@ -76,9 +76,7 @@ class _Builder:
         self.count = 0
         self.entry = context.index.entry_points.get(path)
         self.step = {
-            function.id
-            for function in context.graph.on_path(path)
-            if STEP in function.phase or not function.phase
+            function.id for function in context.graph.on_path(path) if STEP in function.phase or not function.phase
         }
         self.points: dict[str, int] = {}
         for point in context.index.coupling_points:

@@ -77,7 +77,9 @@ def function_link(context: Context, identifier: str, line: int | None = None) ->
     """The link to a function, to a line of its page if given."""
     component = context.component(identifier)
     url = context.links.function(identifier) if line is None else context.links.line(identifier, line)
-    return FunctionLink(identifier, short(identifier), module(identifier), url, component, context.hues.get(component, 0))
+    return FunctionLink(
+        identifier, short(identifier), module(identifier), url, component, context.hues.get(component, 0)
+    )
 
 
 def place_link(context: Context, place: Place) -> PlaceLink:
@@ -159,9 +161,7 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
         kind=point.kind,
         v1=point.severity.get("v1"),
         v2=point.severity.get("v2"),
-        designs={
-            path: {design: severity(point, path, design) or "" for design in DESIGNS} for path in context.paths
-        },
+        designs={path: {design: severity(point, path, design) or "" for design in DESIGNS} for path in context.paths},
         binding_time=point.binding_time,
         components=point.components,
         hues=[context.hues.get(name, 0) for name in point.components],

@@ -51,9 +51,7 @@ def crossing(context: Context, point: CouplingPoint) -> Crossing:
     left = _column(context, point.producers, 0)
     right = _column(context, point.consumers, WIDTH + MIDDLE + 2 * GAP)
     carriers = point.fields or ([point.formula] if point.formula else [point.binding_time])
-    middle = [
-        Box(WIDTH + GAP, 0, MIDDLE, _cut(name, 27), "", name, -1, None) for name in _few(carriers)
-    ]
+    middle = [Box(WIDTH + GAP, 0, MIDDLE, _cut(name, 27), "", name, -1, None) for name in _few(carriers)]
     tallest = max(len(left), len(right), len(middle), 1)
     left, middle, right = (_centred(column, tallest) for column in (left, middle, right))
     curves = [_curve(a, b) for a in left for b in middle] + [_curve(a, b) for a in middle for b in right]
@@ -87,9 +85,7 @@ def _few(names: list[str]) -> list[str]:
 
 def _centred(column: list[Box], rows: int) -> list[Box]:
     top = 20 + (rows - len(column)) * ROW // 2
-    return [
-        Box(b.x, top + at * ROW, b.width, b.title, b.under, b.full, b.hue, b.url) for at, b in enumerate(column)
-    ]
+    return [Box(b.x, top + at * ROW, b.width, b.title, b.under, b.full, b.hue, b.url) for at, b in enumerate(column)]
 
 
 def _curve(a: Box, b: Box) -> str:

@@ -152,7 +152,9 @@ class ModulePages:
             forge=context.links.forge(function.file, function.line),
             ways=[(path, way) for path in context.paths if (way := self._way(path, function.id)) is not None],
             excerpt=context.reader.function(function.file, function.line, function.end_line),
-            callers=_joined([self._link(edge.caller) + self._edge(edge) for edge in graph.callers.get(function.id, [])]),
+            callers=_joined(
+                [self._link(edge.caller) + self._edge(edge) for edge in graph.callers.get(function.id, [])]
+            ),
             callees=_joined(
                 [
                     self._link(edge.callee) + self._edge(edge)

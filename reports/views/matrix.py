@@ -71,7 +71,9 @@ def _kinds(context: Context) -> list[tuple[str, dict[str, dict[str, int]]]]:
         (
             kind,
             {
-                path: _worst(Counter(p.severity.get(path) or "" for p in context.index.coupling_points if p.kind == kind))
+                path: _worst(
+                    Counter(p.severity.get(path) or "" for p in context.index.coupling_points if p.kind == kind)
+                )
                 for path in context.paths
             },
         )

@@ -1,4 +1,4 @@
-"""The first screen: can speculation be switched off per batch, what stands in the way, what is seen, what is unknown."""
+"""The first screen: can speculation be switched off per batch, what stands in the way, what is seen and unknown."""
 
 from __future__ import annotations
 
@@ -159,9 +159,7 @@ def answer(context: Context, path: str, design: str) -> Answer:
 
 def _unknowns(context: Context) -> Unknowns:
     index, functions = context.index, context.graph.functions
-    on_path = [
-        call for call in index.unresolved if call.caller in functions and functions[call.caller].paths
-    ]
+    on_path = [call for call in index.unresolved if call.caller in functions and functions[call.caller].paths]
     reasons = Counter(reason_without_names(call) for call in on_path)
     return Unknowns(
         unresolved=len(index.unresolved),

@@ -73,7 +73,7 @@ def stages(context: Context) -> list[Stage]:
     found: dict[tuple[str, str], list[TensorRow]] = {}
     for tensor in context.index.tensors:
         found.setdefault((tensor.path, tensor.stage), []).append(_tensor(context, tensor))
-    order = {path: number for number, path in enumerate(PATHS)}
+    order: dict[str, int] = {path: number for number, path in enumerate(PATHS)}
 
     def key(item: tuple[tuple[str, str], list[TensorRow]]) -> tuple[int, int]:
         path, name = item[0]

@@ -56,11 +56,15 @@ def unknowns_page(context: Context) -> UnknownsPage:
         by_reason[reason_without_names(call)].append(call)
         if _on_path(context, call):
             modules[module(call.caller)] += 1
-    known = Counter(module(edge.caller) for edge in index.calls if edge.caller in functions and functions[edge.caller].paths)
+    known = Counter(
+        module(edge.caller) for edge in index.calls if edge.caller in functions and functions[edge.caller].paths
+    )
     reasons = [_reason(context, why, calls) for why, calls in by_reason.items()]
     return UnknownsPage(
         reasons=sorted(reasons, key=lambda reason: (-reason.on_path, -reason.elsewhere, reason.why)),
-        modules=sorted(((name, count, known[name]) for name, count in modules.items()), key=lambda row: (-row[1], row[0])),
+        modules=sorted(
+            ((name, count, known[name]) for name, count in modules.items()), key=lambda row: (-row[1], row[0])
+        ),
         on_path=sum(modules.values()),
         total=len(index.unresolved),
         skipped=index.skipped,
