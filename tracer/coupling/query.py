@@ -146,7 +146,9 @@ def mentions_width(universe: Universe, node: s.Expr | None, facts: Facts | None 
     widths = universe.vocabulary.spec.widths
     match node:
         case s.Attr(attr=attr):
-            return attr in widths or attr in universe.width_fields or mentions_width(universe, node.value, facts, depth + 1)
+            if attr in widths or (facts is not None and _own(node) and attr in widths_of(universe, facts.function)):
+                return True
+            return mentions_width(universe, node.value, facts, depth + 1)
         case s.Name(id=name):
             if name in widths:
                 return True
@@ -183,6 +185,40 @@ def width_calls(universe: Universe) -> frozenset[str]:
     return universe.width_calls
 
 
+def widths_of(universe: Universe, function: str) -> frozenset[str]:
+    """The fields of a method's own class that hold a width, besides those that the vocabulary names."""
+    cls = universe.fns[function].cls
+    return frozenset().union(*(universe.width_fields.get(c, frozenset()) for c in universe.lineage(cls)))
+
+
+def find_width_fields(universe: Universe) -> None:
+    """Fields that a class computes from a width when it is made, such as ``self.max_num_token``."""
+    for _ in range(2):
+        found: dict[str, set[str]] = {}
+        for accesses in universe.writes.values():
+            for a in accesses:
+                fn = universe.fns[a.function]
+                if fn.cls is None or not fn.at_start or a.owner != "self" or a.how != "assign" or a.value is None:
+                    continue
+                if _amount(a.value) and mentions_width(universe, a.value, universe.facts[a.function]):
+                    found.setdefault(fn.cls, set()).add(a.field)
+        universe.width_fields = {cls: frozenset(names) for cls, names in sorted(found.items())}
+
+
+def width_reads(universe: Universe) -> list[Access]:
+    """Reads of a width under any of its names."""
+    named = {n for names in universe.width_fields.values() for n in names} | universe.vocabulary.spec.widths
+    return [
+        a
+        for a in universe.read(named)
+        if a.field in universe.vocabulary.spec.widths or (a.owner == "self" and a.field in widths_of(universe, a.function))
+    ]
+
+
+def _own(node: s.Attr) -> bool:
+    return isinstance(node.value, s.Name) and node.value.id == "self"
+
+
 def _amount(value: s.Expr) -> bool:
     """Whether a returned value can be a number: no display, no new object, no call on something else."""
     match value:
@@ -217,6 +253,26 @@ def paths_of(universe: Universe, functions: Iterable[str]) -> tuple[str, ...]:
     for function in functions:
         found |= universe.paths_of(function)
     return tuple(sorted(found))
+
+
+def reads_after(universe: Universe, names: Iterable[str]) -> list[Access]:
+    """Reads of fields of the server's arguments, and of the fields that objects copy them into when they are made."""
+    reads = [a for a in universe.read(names) if not universe.is_args(universe.fn(a))]
+    functions = {a.function: a.field for a in reads if universe.fn(a).at_start}
+    copies: set[tuple[str, str | None]] = set()
+    for function, field in functions.items():
+        for access in universe.facts[function].accesses:
+            if access.write and access.owner == "self" and access.value is not None:
+                if any(isinstance(p, s.Attr) and p.attr == field for p in s.descend(access.value)):
+                    copies.add((access.field, universe.fns[function].cls))
+    for field, cls in sorted(copies, key=str):
+        reads += [
+            a
+            for a in universe.read({field})
+            if universe.fn(a).per_step and a.owner == "self" and cls in universe.lineage(universe.fn(a).cls)
+            or (universe.fn(a).per_step and a.owner == "self" and universe.fn(a).cls in universe.lineage(cls))
+        ]
+    return reads
 
 
 def start_writes(universe: Universe, names: Iterable[str]) -> list[Access]:

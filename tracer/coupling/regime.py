@@ -198,10 +198,13 @@ class Predicates:
                 reading = replace(reading, atoms=(name or "algorithm",))
             return reading.negated() if op in ("!=", "is not") else reading
         if name is not None and (self.vocabulary.is_config(name) or name in self.algorithm_fields):
-            if op in ("==", "in") or op in (">", ">="):
-                return Reading(SPEC, None, PROCESS, (name,))
+            # "in" a list with None in it says nothing where it holds, and that there is an algorithm where it does not.
+            with_none = any(isinstance(p, s.Const) and p.value is None for p in s.descend(right))
+            inside = Reading(None, SPEC, PROCESS, (name,)) if with_none else Reading(SPEC, None, PROCESS, (name,))
+            if op in ("==", "in", ">", ">="):
+                return inside
             if op in ("!=", "not in"):
-                return Reading(None, SPEC, PROCESS, (name,))
+                return inside.negated()
         return NOTHING
 
     def _member(self, node: s.Expr) -> tuple[str, bool] | None:

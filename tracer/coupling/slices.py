@@ -31,8 +31,18 @@ class Graph:
         default_factory=lambda: defaultdict(list)
     )
 
-    def reach(self, roots: Iterable[str], regime: str, path: str | None = None, stop: frozenset[str] = frozenset()) -> set[str]:
-        """What a step of a regime (and path) runs from ``roots``; ``stop`` is reached but not entered."""
+    def reach(
+        self,
+        roots: Iterable[str],
+        regime: str,
+        path: str | None = None,
+        stop: frozenset[str] = frozenset(),
+        avoid: frozenset[str] = frozenset(),
+    ) -> set[str]:
+        """What a step of a regime (and path) runs from ``roots``.
+
+        ``stop`` is reached but not entered; ``avoid`` is not reached.
+        """
         other = PLAIN if regime == SPEC else SPEC
         seen = set(roots)
         todo = list(seen)
@@ -41,7 +51,7 @@ class Graph:
             if caller in stop:
                 continue
             for callee, regimes, paths in self.out.get(caller, ()):
-                if callee in seen or regimes == {other}:
+                if callee in seen or callee in avoid or regimes == {other}:
                     continue
                 if path is not None and None not in paths and path not in paths:
                     continue

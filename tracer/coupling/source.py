@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from sgltrace.coupling import universe as u
-from sgltrace.coupling.query import width_calls
+from sgltrace.coupling.query import find_width_fields, width_calls
 from sgltrace.coupling.regime import PLAIN, SPEC, last_name
 from sgltrace.coupling.scan import Scanner, annotation_class
 from sgltrace.coupling.slices import Edge, Graph, graph
@@ -42,6 +42,7 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
         made.add(Scanner(fn_id, info.parameters, info.body, owner, predicates, {}, _typer(info)).facts)
     made.generators = frozenset(i for i, info in infos.items() if info.is_generator)
     _join(made, program)
+    find_width_fields(made)
     width_calls(made)
     return made
 
@@ -146,12 +147,15 @@ def sort(made: u.Universe, calls: Graph, program: Program) -> None:
     handlers = _handlers(made)
     models = frozenset(f.id for f in made.fns.values() if made.role(f.cls) == "model_runner")
     outside = stop | handlers | models
-    scheduler = {p: calls.reach([f for f, paths in loops.items() if p in paths], SPEC, p, outside) for p in made.paths}
-    plain = calls.reach(loops, PLAIN, None, outside)
-    target = calls.reach(entries["target"], PLAIN)
-    target_spec = calls.reach(entries["target"], SPEC)
-    worker = {p: calls.reach(entries[p], SPEC, p, handlers) for p in made.paths}
-    others = calls.reach(entries["others"], SPEC, None, handlers)
+    lasting = _constructors(made)
+    scheduler = {
+        p: calls.reach([f for f, paths in loops.items() if p in paths], SPEC, p, outside, lasting) for p in made.paths
+    }
+    plain = calls.reach(loops, PLAIN, None, outside, lasting)
+    target = calls.reach(entries["target"], PLAIN, None, handlers, lasting)
+    target_spec = calls.reach(entries["target"], SPEC, None, handlers, lasting)
+    worker = {p: calls.reach(entries[p], SPEC, p, handlers, lasting) for p in made.paths}
+    others = calls.reach(entries["others"], SPEC, None, handlers, lasting)
     called = set(made.callers)
     roots = [f.id for f in program.functions.values() if f.id not in called and f.name != "<module>"]
     start = calls.reach(roots, SPEC, None, frozenset(loops))
@@ -190,6 +194,16 @@ def _event_loops(made: u.Universe, calls: Graph) -> dict[str, frozenset[str]]:
             if callee in loops:
                 chosen[callee] |= set(made.paths) if None in paths else {p for p in paths if p is not None}
     return {loop: frozenset(paths or made.paths) for loop, paths in sorted(chosen.items())}
+
+
+def _constructors(made: u.Universe) -> frozenset[str]:
+    """The constructors of what lives as long as the process: no step makes one."""
+    attention = made.vocabulary.names("attention", "classes")
+    return frozenset(
+        f.id
+        for f in made.fns.values()
+        if f.name == "__init__" and (made.role(f.cls) in made.vocabulary.lasting or made.is_a(f.cls, attention))
+    )
 
 
 def _handlers(made: u.Universe) -> frozenset[str]:

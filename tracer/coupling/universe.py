@@ -92,8 +92,8 @@ class Universe:
     """The scheduler's class and those it is mixed from."""
     width_calls: frozenset[str] = frozenset()
     """The names of functions that return a speculative width."""
-    width_fields: frozenset[str] = frozenset()
-    """Fields that hold a speculative width, besides those that the vocabulary names."""
+    width_fields: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Fields that hold a speculative width besides those that the vocabulary names: class to fields."""
     _lineage: dict[str, frozenset[str]] = field(default_factory=dict)
     _kinds: dict[tuple[str, frozenset[str]], bool] = field(default_factory=dict)
     _args: dict[str, bool] = field(default_factory=dict)

@@ -49,6 +49,8 @@ class Vocabulary:
     coupling: dict[str, dict[str, Any]]
     roles: dict[str, frozenset[str]]
     """Role of a tracked class to the names of its classes."""
+    lasting: frozenset[str] = frozenset()
+    """The roles whose objects are made when a process starts."""
 
     def names(self, kind: str, key: str) -> frozenset[str]:
         """A list of names of a kind's table; empty where the table has none."""
@@ -63,6 +65,7 @@ def from_table(table: dict[str, Any]) -> Vocabulary:
         SpecVocabulary(config=config, **{key: frozenset(value) for key, value in spec.items()}),
         table.get("coupling", {}),
         {role: frozenset(entry["classes"]) for role, entry in table.get("tracked", {}).items()},
+        frozenset(role for role, entry in table.get("tracked", {}).items() if entry.get("carries") == "process"),
     )
 
 

@@ -16,6 +16,8 @@ from sgltrace.coupling.query import (
     show,
     spec_writes,
     step_reads,
+    width_reads,
+    widths_of,
     writes_of,
 )
 from sgltrace.coupling.regime import BATCH
@@ -141,8 +143,14 @@ class Attention(Rule):
             m for name in sorted(widths) for m in universe.mentions.get(name, ())
             if m.function in attention and universe.fn(m).at_start
         ]
+        named = {n for names in universe.width_fields.values() for n in names}
         bound = [
-            a for a in universe.written(universe.width_fields) if a.function in attention and universe.fn(a).at_start
+            a for a in universe.written(named)
+            if a.function in attention and universe.fn(a).at_start and a.field in widths_of(universe, a.function)
+        ]
+        laid = [
+            a for a in width_reads(universe)
+            if a.function in attention and universe.fn(a).at_start and not universe.fn(a).per_step
         ]
         modes = universe.vocabulary.spec.spec_modes
         branches = [
@@ -155,7 +163,7 @@ class Attention(Rule):
         yield Finding(
             kind=self.kind,
             title="Backends lay out verify metadata for a fixed number of draft tokens",
-            producers=sites(start, lambda m: f"takes {m.name}", 4) + sites(bound, writes_of, 4),
+            producers=sites(start, lambda m: f"takes {m.name}", 4) + sites(bound, writes_of, 4) + sites(laid, reads_of, 5),
             consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 4),
             binding_time="process start",
             why=(

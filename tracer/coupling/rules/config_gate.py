@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, mentions_width, paths_of, reads_of, show, writes_of
+from sgltrace.coupling.query import decides, mentions_width, paths_of, reads_after, reads_of, show, width_reads, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Refusal
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.index import syntax as s
 
 
@@ -38,7 +38,7 @@ class ConfigGate(Rule):
             m for name in sorted(names | universe.vocabulary.spec.widths) for m in universe.mentions.get(name, ())
             if universe.fn(m).side == WORKER and not universe.is_args(universe.fn(m))
         ]
-        strides = [a for a in universe.read(universe.width_fields | names) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
+        strides = [a for a in width_reads(universe) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
         kernels = [
             fn for fn in universe.fns.values()
             if fn.side == WORKER and fn.per_step and fn.cls is None and any(p.name in universe.vocabulary.spec.widths for p in fn.params)
@@ -94,11 +94,9 @@ class ConfigGate(Rule):
             if features:
                 by_feature[features[0]].append(refusal)
         for feature, found in sorted(by_feature.items()):
-            readers = [
-                a for a in universe.read({feature})
-                if universe.fn(a).side in (WORKER, SCHEDULER, TARGET) and not universe.is_args(universe.fn(a))
-            ]
-            if not readers:
+            readers = reads_after(universe, {feature})
+            # A word that half of the engine reads (the device) is no feature that somebody could turn on.
+            if not readers or len({a.function for a in readers}) > 40 or feature in universe.vocabulary.spec.overlap_fields:
                 continue
             reason = "the configuration is refused as long as the process has an algorithm, off steps or not"
             yield Finding(
@@ -125,10 +123,7 @@ class ConfigGate(Rule):
         ]
         if not turned:
             return
-        readers = [
-            a for a in universe.read({t.field for t in turned})
-            if not universe.is_args(universe.fn(a)) and universe.fn(a).side in (SCHEDULER, TARGET, WORKER)
-        ]
+        readers = reads_after(universe, {t.field for t in turned})
         if not readers:
             return
         yield Finding(

@@ -22,7 +22,8 @@ class Grammar(Rule):
             c for found in universe.calls.values() for c in found
             if c.owner == "grammar" and c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
         ]
-        worker = [c for c in calls if universe.fn(c).side == WORKER]
+        undone = {c.function for name in universe.vocabulary.names("sampling", "grammar_undo") for c in universe.calls.get(name, ())}
+        worker = [c for c in calls if universe.fn(c).side == WORKER and c.function not in undone]
         scheduler = [c for c in calls if universe.fn(c).side == SCHEDULER and c.regime is not None]
         owners = [c for c in worker if any(x.name == c.name for x in scheduler)]
         reads = step_reads(universe, names, (SCHEDULER, WORKER))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import is_copy, reads_of, start_writes, step_reads, writes_of
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import is_copy, reads_of, start_writes, step_reads, targets, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Universe
 
@@ -47,13 +47,19 @@ class HiddenCapture(Rule):
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
             weight=4,
         )
+        yield from self.returned(universe)
         aux = [a for a in at_start if a.regime == "spec"]
+        layers = [
+            c for found in universe.calls.values() for c in found
+            if c.regime == "spec" and universe.fn(c).at_start and not universe.fn(c).per_step
+            and any(a.write and a.field in fields for t in targets(universe, c) for a in universe.facts[t.id].accesses)
+        ]
         if aux:
             yield Finding(
                 kind=self.kind,
                 title="Auxiliary layers are captured from the moment the target is loaded",
-                producers=sites(aux, writes_of, 4),
-                consumers=sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
+                producers=sites(aux, writes_of, 4) + sites(layers, "has the model keep its layers' outputs", 5),
+                consumers=[of(t, "chooses the layers", 3) for c in layers for t in targets(universe, c)] + sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
                 binding_time="process start",
                 why="The layers whose outputs are kept are an attribute of the model; off steps compute and concatenate them too.",
                 refactor="None needed; the cost stays.",
@@ -61,3 +67,35 @@ class HiddenCapture(Rule):
                 condition="EAGLE-3 with auxiliary hidden states",
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in aux}),
             )
+
+    def returned(self, universe: Universe) -> Iterator[Finding]:
+        """Hidden states that a client asked for: unset by the worker, and read row by row by the scheduler."""
+        asked = universe.fields("hidden_capture", "returned")
+        unset = [a for a in universe.written(asked) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
+        kept = [
+            a for a in universe.written({"hidden_states"})
+            if universe.role(a.cls) == "request" and universe.fn(a).side == SCHEDULER and universe.fn(a).per_step
+        ]
+        reads = [a for a in step_reads(universe, asked, (SCHEDULER,))]
+        rows = [
+            a for a in universe.written({"hidden_states"}) if universe.role(a.cls) in ("logits_output", "result") and universe.fn(a).side == WORKER
+        ]
+        if not (unset or rows) or not (kept or reads):
+            return
+        reason = "rows of a speculative result are laid out by draft token: request i does not own row i"
+        yield Finding(
+            kind=self.kind,
+            title="Hidden states that a client asked for are unset, or laid out by draft token",
+            producers=sites(unset, writes_of, 5) + sites(rows, writes_of, 3),
+            consumers=sites(kept, writes_of, 5) + sites(reads, reads_of, 3),
+            binding_time="per step",
+            why=(
+                "The worker unsets the wish for hidden states on the batch, and a verify's hidden states have a row for each draft "
+                "token, where the scheduler takes row i for request i."
+            ),
+            refactor="Keep the wish on the batch, and take rows by the result's stride.",
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (SOFT, reason)},
+            condition="hidden states requested",
+            fields=["ScheduleBatch.return_hidden_states"],
+            weight=1,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, Site, sites
+from sgltrace.coupling.point import NONE, Finding, Site, sites
 from sgltrace.coupling.query import decides, mentions_width, reads_of, show, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Access
@@ -96,7 +96,7 @@ class MemPoolSizing(Rule):
         users = [a for a in universe.read(reserve) if not universe.is_args(universe.fn(a))]
         if not (writes and reads) and not (kept and users):
             return
-        reason = "memory of the draft's weights, KV and graphs stays taken while it is not used: fewer requests fit"
+        reason = "fixed for the process: off steps run in what is left"
         yield Finding(
             kind=self.kind,
             title="Memory is set aside for the draft model's weights, KV and graphs",
@@ -105,6 +105,5 @@ class MemPoolSizing(Rule):
             binding_time="process start",
             why="The target's pool is what the draft leaves of the memory; the draft's pool has as many slots. Off steps do not get it back.",
             refactor="None within a process; the capacity at saturation stays that of a speculative server.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
-            weight=1,
+            verdicts={d: (NONE, reason) for d in "ABC"},
         )

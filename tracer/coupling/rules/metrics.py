@@ -57,7 +57,10 @@ class Metrics(Rule):
             a for a in universe.written(names)
             if universe.role(a.cls) == "request" and universe.fn(a).per_step and universe.fn(a).side in (WORKER, "scheduler")
         ]
-        shown = [a for a in universe.read(names) if universe.fn(a).per_step and universe.fn(a).side == "scheduler"]
+        shown = [
+            a for a in universe.read(names)
+            if universe.fn(a).per_step and universe.fn(a).side == "scheduler" or _front(universe, a.function)
+        ]
         if requests and shown:
             yield Finding(
                 kind=self.kind,
@@ -71,6 +74,11 @@ class Metrics(Rule):
                 fields=sorted({f"Req.{a.field}" for a in requests}),
                 weight=1,
             )
+
+
+def _front(universe: Universe, function: str) -> bool:
+    """Whether a function belongs to the process that talks to clients."""
+    return universe.is_a(universe.fns[function].cls, universe.vocabulary.names("metrics", "front_classes"))
 
 
 def _guarded(universe: Universe, access: object) -> bool:

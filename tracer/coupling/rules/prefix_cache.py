@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, reads_of, writes_of
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, reads_of, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import Universe
 
@@ -29,7 +29,13 @@ class PrefixCache(Rule):
                 kind=self.kind,
                 title="The prefix cache is keyed by pairs of tokens for the process's algorithm",
                 producers=sites(made, writes_of, 5),
-                consumers=sites(reads, reads_of, 5),
+                consumers=sites(reads, reads_of, 5)
+                + [
+                    of(c, "goes through it", 3, call_line(universe, c, universe.fn(a)))
+                    for a in reads
+                    for c in callers(universe, universe.fn(a))
+                    if c.id in classes
+                ],
                 binding_time="process start",
                 why=(
                     "The draft of a position depends on the next token, so keys are pairs and one position is left out. The keys do not "

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, Site, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, mentions_width, paths_of, reads_of, show, step_reads, writes_of
+from sgltrace.coupling.query import call_line, callers, decides, mentions_width, paths_of, reads_after, reads_of, show, step_reads, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Branch
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
@@ -109,7 +109,7 @@ class SchedulerPolicy(Rule):
             a for a in universe.written(names)
             if universe.is_args(universe.fn(a)) and (a.regime == "spec" or _after_config(universe, a))
         ]
-        reads = [a for a in universe.read(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).side == SCHEDULER]
+        reads = [a for a in reads_after(universe, names) if universe.fn(a).side == SCHEDULER or universe.fn(a).at_start]
         if not chosen or not reads:
             return
         reason = "the limit fits a speculative server: at the loads where turning off pays it is reached first"
