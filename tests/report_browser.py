@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
+from report_node import node_file
 from sample_index import DictSource, sample_files, sample_index, sample_runs
 
 from sgltrace.reports import ReportOptions, render
 
-NODE_TESTS = Path(__file__).parent / "browser"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -41,11 +40,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The text of axe-core, installed from its lock file when it is not there yet."""
-    script = NODE_TESTS / "node_modules" / "axe-core" / "axe.min.js"
-    if not script.is_file():
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=NODE_TESTS, check=True, capture_output=True)
-    return script.read_text(encoding="utf-8")
+    """The text of axe-core."""
+    return node_file("axe-core/axe.min.js")
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,7 @@ from markupsafe import Markup
 from sgltrace.model import DESIGNS, CouplingPoint, Guard, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import module, short
-
-DESIGN_TEXT = {
-    "A": "the scheduler sends the batch to the target worker",
-    "B": "the speculative worker runs a plain decode itself",
-    "C": "the speculative worker runs a degenerate verify: no draft steps, one token per request",
-}
-ORDER = {"hard": 0, "soft": 1, "none": 2}
+from sgltrace.reports.severities import ORDER, severity
 
 
 @dataclass(frozen=True)
@@ -107,17 +101,6 @@ def _guard(guard: Guard) -> GuardText:
     if guard.holds or guard.kind in ("loop", "try", "except"):
         return GuardText(text, guard.line, guard.kind)
     return GuardText(f"not ({text})" if " " in text else f"not {text}", guard.line, guard.kind)
-
-
-def severity(point: CouplingPoint, path: str, design: str) -> str | None:
-    """The severity of a point for one path and design; None where it does not concern the path."""
-    for verdict in point.verdicts:
-        if verdict.path == path and verdict.design == design:
-            return verdict.severity
-    overall = point.severity.get(path)
-    if overall is None:
-        return None
-    return overall if design in point.designs else "none"
 
 
 def ordered(points: list[CouplingPoint]) -> list[CouplingPoint]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sgltrace.model import DESIGNS, PATHS
 from sgltrace.reports.context import Context
 from sgltrace.reports.links import addresses
+from sgltrace.reports.severities import DESIGN_TEXT, severity
 from sgltrace.reports.views.common import (
-    DESIGN_TEXT,
     FunctionLink,
     PlaceLink,
     PointRow,
@@ -17,7 +17,6 @@ from sgltrace.reports.views.common import (
     ordered,
     place_link,
     point_row,
-    severity,
 )
 from sgltrace.reports.views.unknowns import reason_without_names
 

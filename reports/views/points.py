@@ -9,9 +9,9 @@ from markupsafe import Markup
 from sgltrace.model import DESIGNS, CouplingPoint, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.runs import Observed
+from sgltrace.reports.severities import DESIGN_TEXT, severity
 from sgltrace.reports.source import HERE, Excerpt
 from sgltrace.reports.views.common import (
-    DESIGN_TEXT,
     FunctionLink,
     PlaceLink,
     PointRow,
@@ -22,7 +22,6 @@ from sgltrace.reports.views.common import (
     ordered,
     place_link,
     point_row,
-    severity,
 )
 from sgltrace.reports.views.crossing import Crossing, crossing
 from sgltrace.reports.views.functions import Step, Way

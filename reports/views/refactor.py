@@ -8,7 +8,8 @@ import networkx as nx
 
 from sgltrace.model import DESIGNS, PHASES, CouplingPoint
 from sgltrace.reports.context import Context
-from sgltrace.reports.views.common import DESIGN_TEXT, ORDER, PlaceLink, PointRow, place_link, point_row, severity
+from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
+from sgltrace.reports.views.common import PlaceLink, PointRow, place_link, point_row
 
 
 @dataclass(frozen=True)

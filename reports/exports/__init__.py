@@ -1,0 +1,33 @@
+"""The same findings in other formats, each as bytes that a caller writes where it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sgltrace.errors import UsageError
+from sgltrace.model import Index
+from sgltrace.reports.exports.graphs import dot, graphml
+from sgltrace.reports.exports.markdown import markdown
+from sgltrace.reports.exports.sarif import sarif
+from sgltrace.reports.exports.tables import csv_table, parquet_table
+from sgltrace.reports.runs import Run
+
+FORMATS: dict[str, tuple[str, str, Callable[[Index, list[Run]], bytes]]] = {
+    "sarif": ("sarif", "coupling points as SARIF 2.1.0, for editors and code scanning", lambda i, _: sarif(i)),
+    "graphml": ("graphml", "the call graph as GraphML", lambda i, _: graphml(i)),
+    "dot": ("dot", "the call graph for Graphviz, a cluster for each component", lambda i, _: dot(i)),
+    "csv": ("csv", "observed shapes as comma-separated values", lambda _, runs: csv_table(runs)),
+    "parquet": ("parquet", "observed shapes as Parquet (needs pyarrow)", lambda _, runs: parquet_table(runs)),
+    "markdown": ("md", "a summary in Markdown", markdown),
+}
+"""Name to file ending, what it is, and the function that makes it."""
+
+
+def export(name: str, index: Index, runs: list[Run] | None = None) -> bytes:
+    """``index`` and ``runs`` in the format ``name``. Raises ``UsageError`` for a format that is not known."""
+    if name not in FORMATS:
+        raise UsageError(f"no format {name!r}; there are {', '.join(FORMATS)}")
+    return FORMATS[name][2](index, sorted(runs or [], key=lambda run: run.name))
+
+
+__all__ = ["FORMATS", "export"]
