@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sgltrace.coupling.contract import contract
+from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import Finding, build
 from sgltrace.coupling.rank import ranked
 from sgltrace.coupling.rules import all_rules
@@ -13,7 +16,7 @@ from sgltrace.coupling.source import universe_of
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.vocabulary import Vocabulary, load
 from sgltrace.index import Program
-from sgltrace.model import ContractField, CouplingPoint, OffStep
+from sgltrace.model import PATHS, ContractField, CouplingPoint, OffStep, Tensor
 
 
 @dataclass
@@ -27,13 +30,16 @@ class Coupling:
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def derive(program: Program, vocabulary: Vocabulary | None = None) -> Coupling:
-    """The coupling points of a resolved program."""
-    return from_universe(universe_of(program, vocabulary or load()))
+def derive(program: Program, tensors: Sequence[Tensor] = (), vocabulary: Vocabulary | None = None) -> Coupling:
+    """The coupling points, the contract and the off steps of a resolved program.
+
+    ``tensors`` are what the shape interpreter derived; they give the contract its shapes.
+    """
+    return from_universe(universe_of(program, vocabulary or load()), tensors)
 
 
-def from_universe(universe: Universe) -> Coupling:
-    """The coupling points of a universe that is already made."""
+def from_universe(universe: Universe, tensors: Sequence[Tensor] = ()) -> Coupling:
+    """The same of a universe that is already made."""
     findings: list[Finding] = []
     timings: dict[str, float] = {}
     for rule in all_rules():
@@ -42,4 +48,13 @@ def from_universe(universe: Universe) -> Coupling:
         findings += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
         timings[name] = time.perf_counter() - began
     built = [(finding, point) for finding in findings if (point := build(universe, finding)) is not None]
-    return Coupling(ranked(built), timings=timings)
+    return Coupling(ranked(built), contract(universe, tensors), off_steps(universe), _notes(universe), timings)
+
+
+def _notes(universe: Universe) -> list[str]:
+    """What the coupling analysis could not do on this tree."""
+    missing = [path for path in PATHS if path not in universe.paths]
+    notes = [f"No worker of {path} was found: coupling points say nothing of it." for path in missing]
+    if not universe.predicates.algorithm:
+        notes.append("No class of speculative algorithms was found: conditions on the algorithm are not told apart.")
+    return notes

@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Refusal:
-    """A raise, or an assertion, and the conditions under which it is reached."""
+    """A raise, an assertion, or a text returned as a reason, and the conditions under which it is reached."""
 
     function: str
     line: int
@@ -111,6 +111,8 @@ class Facts:
     function: str
     accesses: list[Access] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
+    width_tests: list[Branch] = field(default_factory=list)
+    """Conditions that compare a speculative width with zero."""
     calls: list[Call] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -156,6 +158,7 @@ class Scanner:
         self.guards: list[tuple[Reading, bool, int, s.Expr]] = []
         self.classes: dict[str, str] = {}
         self.local = self.facts.local
+        self.first = params[0].name if params and owner_class is not None else None
         for index, param in enumerate(params):
             cls = annotation_class(param.annotation)
             if cls is not None:
@@ -240,6 +243,9 @@ class Scanner:
                 if value is not None:
                     self.expression(value, line)
                     self.facts.returns.append((line, value, self.regime))
+                    if self.guards and _is_text(value):
+                        tests = tuple((test, holds) for _, holds, _, test in self.guards)
+                        self.facts.refusals.append(Refusal(self.function, line, "reason", tests, self.regime, value))
             case s.Raise(value=value, line=line):
                 tests = tuple((test, holds) for _, holds, _, test in self.guards)
                 self.facts.refusals.append(Refusal(self.function, line, "raise", tests, self.regime, value))
@@ -268,6 +274,10 @@ class Scanner:
             leaves = (reading.when_true if leaves_true else None) or (reading.when_false if leaves_false else None)
             self.facts.branches.append(
                 Branch(self.function, line, reading, test, _extent(body), _extent(orelse), leaves)
+            )
+        if _compares_with_zero(test, self.words.widths):
+            self.facts.width_tests.append(
+                Branch(self.function, line, reading, test, _extent(body), _extent(orelse), None)
             )
         depth = len(self.guards)
         self.push(reading, True, line, test)
@@ -454,11 +464,13 @@ class Scanner:
             Call(self.function, name, owner, line, node, self.regime, self.scope, self.via, self.path)
         )
         keyword_class = name if name[:1].isupper() else None
+        if isinstance(func, s.Name) and func.id == self.first:
+            keyword_class = self.classes.get(func.id)  # cls(...) in a class method
         for arg in node.args:
             if arg.name is not None and arg.name not in ("*", "**") and keyword_class is not None:
                 self.facts.accesses.append(
                     Access(
-                        self.function, arg.name, name, keyword_class, _line(arg.value, line), True, "keyword",
+                        self.function, arg.name, keyword_class, keyword_class, _line(arg.value, line), True, "keyword",
                         arg.value, self.regime, self.scope, self.via, self.path,
                     )
                 )
@@ -495,6 +507,25 @@ def _line(node: s.Expr, default: int) -> int:
         if line:
             return int(line)
     return default
+
+
+def _compares_with_zero(test: s.Expr, widths: frozenset[str]) -> bool:
+    """Whether a condition, or the first part of one, says that there are no draft steps."""
+    match test:
+        case s.Bool(op="and", left=left):
+            return _compares_with_zero(left, widths)
+        case s.Cmp(left=left, ops=[op], rights=[s.Const(value=0)]) if op in ("==", "<="):
+            return last_name(left) in widths
+    return False
+
+
+def _is_text(value: s.Expr) -> bool:
+    match value:
+        case s.Const(value=str()) | s.Format():
+            return True
+        case s.Bin(op="+", left=left):
+            return _is_text(left)
+    return False
 
 
 def _leaves(body: list[s.Stmt]) -> bool:

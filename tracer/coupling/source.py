@@ -34,7 +34,14 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
     patterns = frozenset(p for table in vocabulary.coupling.values() for p in table.get("classes", ()))
     wanted = {f.id for f in program.functions.values()}
-    wanted |= {i for i, info in infos.items() if _sets_up(info) or made.is_a(fns[i].cls, patterns)}
+    args = vocabulary.names("config_gate", "args_classes")
+    wanted |= {
+        i
+        for i, info in infos.items()
+        if _sets_up(info)
+        or made.is_a(fns[i].cls, patterns)
+        or (info.owner is None and any(annotation_class(p.annotation) in args for p in info.parameters))
+    }
     u.derive_predicates([fns[i] for i in sorted(wanted)], predicates)
     for fn_id in sorted(wanted):
         info = infos[fn_id]
@@ -174,11 +181,13 @@ def sort(made: u.Universe, calls: Graph, program: Program) -> None:
             phases.add(ADMISSION)
         fn.phases = frozenset(phases)
         fn.side = _side(fn.id, plain, target, bool(paths) or fn.id in others or shared)
+        fn.in_worker = any(fn.id in reached for reached in worker.values())
         fn.other = fn.side == u.WORKER and not paths and not shared
     for role, ids in entries.items():
         for entry in ids:
             made.fns[entry].side = u.TARGET if role == "target" else u.WORKER
             made.fns[entry].other = role == "others"
+            made.fns[entry].in_worker |= role in ("v1", "v2")
             if role in ("v1", "v2"):
                 made.fns[entry].paths = frozenset({role})
 

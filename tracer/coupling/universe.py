@@ -38,6 +38,8 @@ class Fn:
     phases: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
     side: str = OUTSIDE
+    in_worker: bool = False
+    """Whether a speculative worker's step reaches it (speculation's code in the scheduler is not)."""
     other: bool = False
     """Whether it only runs under an algorithm, or in a worker, that neither path has."""
     made: bool = False
@@ -118,6 +120,10 @@ class Universe:
         self.branches += found.branches
         self.refusals += found.refusals
         self.strides += found.strides
+
+    def refusals_of(self, function: str) -> list[Refusal]:
+        """The refusals of one function."""
+        return self.facts[function].refusals
 
     def lineage(self, cls: str | None) -> frozenset[str]:
         """A class and the classes it comes from, by name."""

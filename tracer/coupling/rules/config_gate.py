@@ -76,7 +76,9 @@ class ConfigGate(Rule):
     @staticmethod
     def gates(universe: Universe) -> list[Refusal]:
         """Refusals of the arguments that are reached only in a speculative configuration."""
-        return [r for r in universe.refusals if universe.is_args(universe.fn(r)) and _speaks(universe, r)]
+        return [
+            r for r in universe.refusals if r.how != "reason" and universe.is_args(universe.fn(r)) and _speaks(universe, r)
+        ]
 
     @staticmethod
     def asks(universe: Universe, refusal: Refusal) -> set[str]:
@@ -148,7 +150,7 @@ def _speaks(universe: Universe, refusal: Refusal) -> bool:
     if refusal.regime == "spec":
         return True
     words = universe.vocabulary.spec
-    for test, _ in refusal.tests:
+    for test, _ in refusal.tests[-1:]:
         for part in s.descend(test):
             if isinstance(part, s.Attr) and words.is_config(part.attr):
                 return True

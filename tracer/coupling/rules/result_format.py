@@ -159,7 +159,7 @@ class ResultFormat(Rule):
         names = universe.fields("result", "output")
         worker = [
             a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
-            if universe.fn(a).side == WORKER and universe.fn(a).per_step and not _resolves(universe, a)
+            if universe.fn(a).in_worker and universe.fn(a).side == WORKER and universe.fn(a).per_step
         ]
         scheduler = [
             a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
@@ -218,15 +218,6 @@ def _relaying_paths(universe: Universe, reads: list[Access]) -> tuple[str, ...]:
             paths = universe.paths_of(access.function)
             found |= paths & {access.path} if access.path else paths
     return tuple(sorted(found))
-
-
-def _resolves(universe: Universe, access: Access) -> bool:
-    return universe.role(universe.fn(access).cls) == "scheduler" or _in_scheduler_class(universe, access)
-
-
-def _in_scheduler_class(universe: Universe, access: Access) -> bool:
-    cls = universe.fn(access).cls
-    return any(cls in universe.bases.get(c, ()) for c in universe.vocabulary.names("worker_dispatch", "schedulers"))
 
 
 def _comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], depth: int = 0) -> bool:

@@ -1,0 +1,84 @@
+"""Off steps that a release already has: a speculative worker that can run with no draft steps, and what forbids it."""
+
+from __future__ import annotations
+
+from sgltrace.coupling.query import show
+from sgltrace.coupling.scan import Refusal
+from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.index import syntax as s
+from sgltrace.index.text import text
+from sgltrace.model import OffStep, Place
+
+
+def off_steps(universe: Universe) -> list[OffStep]:
+    """Conditions in the worker's step on there being no draft steps, with the gates before them."""
+    gates = _gates(universe)
+    out = []
+    for branch in sorted((b for f in universe.facts.values() for b in f.width_tests), key=lambda b: (b.function, b.line)):
+        fn = universe.fn(branch)
+        if fn.side != WORKER or not fn.per_step or fn.other or fn.id not in universe.entries:
+            continue
+        out += [
+            OffStep(
+                path=path,
+                function=fn.id,
+                line=branch.line,
+                what=f"runs without draft steps where {show(branch.test)}",
+                gates=gates,
+            )
+            for path in sorted(fn.paths)
+        ]
+    return sorted(out, key=lambda o: (o.path, o.function, o.line))
+
+
+def _gates(universe: Universe) -> list[Place]:
+    """Why a configuration may not use it: the texts that functions give back, or raise, for the adaptive mode."""
+    asked = _about_adaptive(universe)
+    found: dict[tuple[str, int], Place] = {}
+    for refusal in universe.refusals:
+        if refusal.function in asked and refusal.tests:
+            fn = universe.fns[refusal.function]
+            condition, holds = refusal.tests[-1]
+            what = f"refused where {'' if holds else 'not '}{_short(condition)}"
+            reason = _text(refusal.value)
+            found[fn.id, refusal.line] = Place(
+                function=fn.id, line=refusal.line, file=fn.file, what=f"{what}: {reason}" if reason else what
+            )
+    return [found[key] for key in sorted(found)]
+
+
+def _about_adaptive(universe: Universe) -> set[str]:
+    """Functions on the server's arguments that are asked where the adaptive mode is, or that ask for it themselves."""
+    words = universe.vocabulary.spec.adaptive_config
+    names = {
+        m.function for word in words for m in universe.mentions.get(word, ())
+    } | {a.function for word in words for a in (*universe.reads.get(word, ()), *universe.writes.get(word, ()))}
+    names = {f for f in names if universe.is_args(universe.fns[f])}
+    called = {
+        fn.id
+        for fn in universe.fns.values()
+        if universe.is_args(fn) and fn.cls is None and any(c.function in names for c in universe.calls.get(fn.name, ()))
+    }
+    return {f for f in called if any(r.how == "reason" for r in universe.refusals_of(f))} | {
+        f for f in called & names if any(r.how == "raise" and _mentions(r, words) for r in universe.refusals_of(f))
+    }
+
+
+def _mentions(refusal: Refusal, words: frozenset[str]) -> bool:
+    return any(isinstance(p, s.Attr) and p.attr in words for test, _ in refusal.tests for p in s.descend(test))
+
+
+def _text(value: s.Expr | None) -> str:
+    """The text of a reason: its constant parts."""
+    if value is None:
+        return ""
+    parts = [str(p.value) for p in s.descend(value) if isinstance(p, s.Const) and isinstance(p.value, str)]
+    return " ".join("".join(parts).split())
+
+
+def _short(node: s.Expr) -> str:
+    out = text(node)
+    return out if len(out) <= 120 else out[:117] + "..."
+
+
+__all__ = ["off_steps"]
