@@ -70,7 +70,9 @@ def judge(case: dict, points: list[dict]) -> tuple[dict | None, tuple[bool, bool
     ]
     if not matching:
         return None, (False, False)
-    best = max(matching, key=lambda p: (agreement(case, p), len(functions(case["consumers"]) & functions(p["consumers"]))))
+    best = max(
+        matching, key=lambda p: (agreement(case, p), len(functions(case["consumers"]) & functions(p["consumers"])))
+    )
     return best, agreement(case, best)
 
 

@@ -95,7 +95,12 @@ def _rows(
         reads = [a for a in reads if a.how != "call" or _is_value(universe, name)]
         made = [a for a in writes if universe.fn(a).in_worker and not is_copy(a)]
         outside = [a for a in reads if universe.fn(a).side != TARGET]
-        if not outside or not (made or writes) or _is_method(universe, name) or not _handed_over(universe, writes, outside):
+        if (
+            not outside
+            or not (made or writes)
+            or _is_method(universe, name)
+            or not _handed_over(universe, writes, outside)
+        ):
             continue
         row = _row(universe, path, f"{prefix}.{name}", name, made or writes, outside, known, derived)
         rows.append(row)

@@ -14,7 +14,9 @@ def off_steps(universe: Universe) -> list[OffStep]:
     """Conditions in the worker's step on there being no draft steps, with the gates before them."""
     gates = _gates(universe)
     out = []
-    for branch in sorted((b for f in universe.facts.values() for b in f.width_tests), key=lambda b: (b.function, b.line)):
+    for branch in sorted(
+        (b for f in universe.facts.values() for b in f.width_tests), key=lambda b: (b.function, b.line)
+    ):
         fn = universe.fn(branch)
         if fn.side != WORKER or not fn.per_step or fn.other or fn.id not in universe.entries:
             continue
@@ -50,9 +52,9 @@ def _gates(universe: Universe) -> list[Place]:
 def _about_adaptive(universe: Universe) -> set[str]:
     """Functions on the server's arguments that are asked where the adaptive mode is, or that ask for it themselves."""
     words = universe.vocabulary.spec.adaptive_config
-    names = {
-        m.function for word in words for m in universe.mentions.get(word, ())
-    } | {a.function for word in words for a in (*universe.reads.get(word, ()), *universe.writes.get(word, ()))}
+    names = {m.function for word in words for m in universe.mentions.get(word, ())} | {
+        a.function for word in words for a in (*universe.reads.get(word, ()), *universe.writes.get(word, ()))
+    }
     names = {f for f in names if universe.is_args(universe.fns[f])}
     called = {
         fn.id

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from sgltrace.coupling.point import Site, site
 from sgltrace.coupling.regime import PLAIN, SPEC, last_name
 from sgltrace.coupling.scan import Access, Call, Facts
-from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Fn, Universe
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.index import syntax as s
 from sgltrace.index.text import text
 
@@ -67,7 +67,9 @@ def spec_writes(universe: Universe, names: Iterable[str], resets: bool = False) 
 
 def plain_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
     """Writes that a server without speculation makes each step and a speculative one does not."""
-    return [a for a in universe.written(names) if a.regime == PLAIN and universe.fn(a).side != WORKER and not is_reset(a)]
+    return [
+        a for a in universe.written(names) if a.regime == PLAIN and universe.fn(a).side != WORKER and not is_reset(a)
+    ]
 
 
 def shared_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
@@ -75,17 +77,24 @@ def shared_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
     return [
         a
         for a in universe.written(names)
-        if a.regime is None and universe.fn(a).side in (SCHEDULER, TARGET) and universe.fn(a).per_step and not is_reset(a)
+        if a.regime is None
+        and universe.fn(a).side in (SCHEDULER, TARGET)
+        and universe.fn(a).per_step
+        and not is_reset(a)
     ]
 
 
-def step_reads(universe: Universe, names: Iterable[str], sides: Iterable[str] = (SCHEDULER, TARGET, WORKER)) -> list[Access]:
+def step_reads(
+    universe: Universe, names: Iterable[str], sides: Iterable[str] = (SCHEDULER, TARGET, WORKER)
+) -> list[Access]:
     """Reads in code that runs every step, on some sides."""
     allowed = frozenset(sides)
     return [a for a in universe.read(names) if universe.fn(a).per_step and universe.fn(a).side in allowed]
 
 
-def weighted(universe: Universe, items: Iterable[Access], what: Callable[[Access], str], weigh: Callable[[Access], int]) -> list[Site]:
+def weighted(
+    universe: Universe, items: Iterable[Access], what: Callable[[Access], str], weigh: Callable[[Access], int]
+) -> list[Site]:
     """Sites with a weight for each access."""
     return [site(a, what(a), weigh(a)) for a in items]
 
@@ -158,7 +167,9 @@ def mentions_width(universe: Universe, node: s.Expr | None, facts: Facts | None 
             if bound is not None and bound is not node and mentions_width(universe, bound, facts, depth + 1):
                 return True
             return any(
-                mentions_width(universe, value, facts, depth + 1) for _, added, value in facts.augmented if added == name
+                mentions_width(universe, value, facts, depth + 1)
+                for _, added, value in facts.augmented
+                if added == name
             )
         case s.Call(func=func):
             if last_name(func) in universe.width_calls:
@@ -211,7 +222,8 @@ def width_reads(universe: Universe) -> list[Access]:
     return [
         a
         for a in universe.read(named)
-        if a.field in universe.vocabulary.spec.widths or (a.owner == "self" and a.field in widths_of(universe, a.function))
+        if a.field in universe.vocabulary.spec.widths
+        or (a.owner == "self" and a.field in widths_of(universe, a.function))
     ]
 
 
@@ -269,7 +281,9 @@ def reads_after(universe: Universe, names: Iterable[str]) -> list[Access]:
         reads += [
             a
             for a in universe.read({field})
-            if universe.fn(a).per_step and a.owner == "self" and cls in universe.lineage(universe.fn(a).cls)
+            if (universe.fn(a).per_step
+            and a.owner == "self"
+            and cls in universe.lineage(universe.fn(a).cls))
             or (universe.fn(a).per_step and a.owner == "self" and universe.fn(a).cls in universe.lineage(cls))
         ]
     return reads
@@ -286,9 +300,7 @@ def decides(universe: Universe, function: str, lines: Iterable[int]) -> list[Sit
     facts = universe.facts.get(function)
     if facts is None:
         return []
-    return [
-        Site(function, b.line, f"decides by {show(b.test)}", 6) for b in facts.branches if b.line in wanted
-    ]
+    return [Site(function, b.line, f"decides by {show(b.test)}", 6) for b in facts.branches if b.line in wanted]
 
 
 BATCHES = ("scheduler_batch", "worker_batch", "forward_batch")

@@ -16,7 +16,14 @@ def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
     def order(entry: tuple[Finding, CouplingPoint]) -> tuple[int, int, int, int, str, str]:
         finding, point = entry
         levels = sorted((_SEVERITY[v] for v in point.severity.values()), reverse=True)
-        return (-levels[0], 0 if point.condition == "always" else 1, -finding.weight, -sum(levels), point.kind, point.title)
+        return (
+            -levels[0],
+            0 if point.condition == "always" else 1,
+            -finding.weight,
+            -sum(levels),
+            point.kind,
+            point.title,
+        )
 
     points = [point for _, point in sorted(found, key=order)]
     taken: dict[str, int] = {}

@@ -13,8 +13,7 @@ from sgltrace.coupling.regime import BATCH, DRAFT, NOTHING, PLAIN, PROCESS, SPEC
 from sgltrace.index import syntax as s
 
 IN_PLACE = frozenset(
-    "add_ sub_ mul_ div_ copy_ fill_ zero_ clamp_ index_copy_ scatter_ masked_fill_ append extend pop clear insert "
-    "remove update".split()
+    ["add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "clamp_", "index_copy_", "scatter_", "masked_fill_", "append", "extend", "pop", "clear", "insert", "remove", "update"]
 )
 
 
@@ -470,16 +469,36 @@ class Scanner:
             if arg.name is not None and arg.name not in ("*", "**") and keyword_class is not None:
                 self.facts.accesses.append(
                     Access(
-                        self.function, arg.name, keyword_class, keyword_class, _line(arg.value, line), True, "keyword",
-                        arg.value, self.regime, self.scope, self.via, self.path,
+                        self.function,
+                        arg.name,
+                        keyword_class,
+                        keyword_class,
+                        _line(arg.value, line),
+                        True,
+                        "keyword",
+                        arg.value,
+                        self.regime,
+                        self.scope,
+                        self.via,
+                        self.path,
                     )
                 )
             elif arg.name is not None and arg.name.startswith("speculative_") and self.words.is_config(arg.name):
                 # Arguments of the server that a helper is told to set: declare(server_args, speculative_x=...).
                 self.facts.accesses.append(
                     Access(
-                        self.function, arg.name, name, None, _line(arg.value, line), True, "keyword",
-                        arg.value, self.regime, self.scope, self.via, self.path,
+                        self.function,
+                        arg.name,
+                        name,
+                        None,
+                        _line(arg.value, line),
+                        True,
+                        "keyword",
+                        arg.value,
+                        self.regime,
+                        self.scope,
+                        self.via,
+                        self.path,
                     )
                 )
             self.expression(arg.value, line)
@@ -560,5 +579,19 @@ def _extent(body: list[s.Stmt]) -> tuple[int, int]:
     return (min(lines), max(lines)) if lines else (0, 0)
 
 
-__all__ = ["BATCH", "DRAFT", "NOTHING", "PLAIN", "PROCESS", "SPEC", "Access", "Branch", "Call", "Facts", "Mention",
-           "Refusal", "Scanner", "Stride"]
+__all__ = [
+    "BATCH",
+    "DRAFT",
+    "NOTHING",
+    "PLAIN",
+    "PROCESS",
+    "SPEC",
+    "Access",
+    "Branch",
+    "Call",
+    "Facts",
+    "Mention",
+    "Refusal",
+    "Scanner",
+    "Stride",
+]

@@ -71,8 +71,15 @@ def _fn(info: FunctionInfo) -> u.Fn:
     while owner is None and outer is not None:
         owner, outer = outer.owner, outer.parent
     return u.Fn(
-        info.id, info.name, owner.name if owner else None, info.module.name, info.module.path, info.line,
-        info.parameters, lambda: info.body, made=info.synthetic_lines is not None,
+        info.id,
+        info.name,
+        owner.name if owner else None,
+        info.module.name,
+        info.module.path,
+        info.line,
+        info.parameters,
+        lambda: info.body,
+        made=info.synthetic_lines is not None,
     )
 
 
@@ -221,8 +228,7 @@ def _handlers(made: u.Universe) -> frozenset[str]:
     return frozenset(
         f.id
         for f in made.fns.values()
-        if f.cls in made.scheduler_classes
-        and any(_message(annotation_class(p.annotation), patterns) for p in f.params)
+        if f.cls in made.scheduler_classes and any(_message(annotation_class(p.annotation), patterns) for p in f.params)
     )
 
 
@@ -249,7 +255,9 @@ def _entries(made: u.Universe) -> dict[str, list[str]]:
     named: dict[str, int] = defaultdict(int)
     for calls in made.calls.values():
         for call in calls:
-            if call.owner in owners and made.is_a(made.fns[call.function].cls, words.names("worker_dispatch", "schedulers")):
+            if call.owner in owners and made.is_a(
+                made.fns[call.function].cls, words.names("worker_dispatch", "schedulers")
+            ):
                 named[call.name] += 1
     out: dict[str, list[str]] = {}
     for role in ("v1", "v2", "target", "others"):

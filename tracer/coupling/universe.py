@@ -222,9 +222,7 @@ class Universe:
         if known is None:
             classes = self.vocabulary.names("config_gate", "args_classes")
             known = self.is_a(fn.cls, classes) or (
-                fn.cls is None
-                and not fn.per_step
-                and any(annotation_class(p.annotation) in classes for p in fn.params)
+                fn.cls is None and not fn.per_step and any(annotation_class(p.annotation) in classes for p in fn.params)
             )
             self._args[fn.id] = known
         return known
@@ -325,5 +323,15 @@ def scan_all(universe: Universe, wanted: Callable[[Fn], bool], field_classes: Ma
             universe.add(Scanner(fn.id, fn.params, fn.body(), fn.cls, universe.predicates, field_classes).facts)
 
 
-__all__ = ["OUTSIDE", "SCHEDULER", "TARGET", "WORKER", "Fn", "Universe", "derive_predicates", "last_name",
-           "predicates_of", "scan_all"]
+__all__ = [
+    "OUTSIDE",
+    "SCHEDULER",
+    "TARGET",
+    "WORKER",
+    "Fn",
+    "Universe",
+    "derive_predicates",
+    "last_name",
+    "predicates_of",
+    "scan_all",
+]

@@ -42,12 +42,16 @@ class Attention(Rule):
     def attached(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
         infos = universe.vocabulary.spec.info_fields
         carried = [
-            a for a in universe.written(infos)
-            if universe.fn(a).per_step and (a.how == "keyword" or is_copy(a)) and universe.fn(a).side in (SCHEDULER, TARGET, WORKER)
+            a
+            for a in universe.written(infos)
+            if universe.fn(a).per_step
+            and (a.how == "keyword" or is_copy(a))
+            and universe.fn(a).side in (SCHEDULER, TARGET, WORKER)
         ]
         carried = held_by(universe, carried, BATCHES)
         branches = [
-            b for b in universe.branches
+            b
+            for b in universe.branches
             if b.function in attention and b.reading.scope == BATCH and universe.fn(b).per_step and _asks_for(b, infos)
         ]
         reads = [a for a in step_reads(universe, infos, (TARGET,))]
@@ -76,14 +80,19 @@ class Attention(Rule):
     def positions(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("seq_lens", "positions")
         writes = [
-            a for a in spec_writes(universe, names)
+            a
+            for a in spec_writes(universe, names)
             if universe.role(a.cls) in (*DRAFTS, "verify_input") or a.owner in universe.vocabulary.spec.info_fields
         ]
         reads = [
-            a for a in step_reads(universe, names)
+            a
+            for a in step_reads(universe, names)
             if universe.role(a.cls) in (*DRAFTS, "verify_input") or a.owner in universe.vocabulary.spec.info_fields
         ]
-        forward = [a for a in held_by(universe, step_reads(universe, names, (WORKER, TARGET)), ("forward_batch",), unknown=False)]
+        forward = [
+            a
+            for a in held_by(universe, step_reads(universe, names, (WORKER, TARGET)), ("forward_batch",), unknown=False)
+        ]
         if not writes or not reads:
             return
         reason = "positions of the draft state win over those computed from the lengths: stale, and of another number"
@@ -91,7 +100,8 @@ class Attention(Rule):
             kind=self.kind,
             title="Positions of the draft state override the computed ones",
             producers=sites(writes, writes_of, 6),
-            consumers=sites(reads, reads_of, 6) + sites([a for a in forward if universe.fn(a).side == WORKER], reads_of, 2),
+            consumers=sites(reads, reads_of, 6)
+            + sites([a for a in forward if universe.fn(a).side == WORKER], reads_of, 2),
             binding_time="per step",
             why=(
                 "Where the draft state on the batch has positions the forward pass takes them instead of computing its own. Drafting "
@@ -106,7 +116,9 @@ class Attention(Rule):
 
     def multi_step(self, universe: Universe) -> Iterator[Finding]:
         patterns = universe.vocabulary.names("attention", "multi_step")
-        made = [fn for fn in universe.fns.values() if fn.cls and universe.is_a(fn.cls, patterns) and fn.name == "__init__"]
+        made = [
+            fn for fn in universe.fns.values() if fn.cls and universe.is_a(fn.cls, patterns) and fn.name == "__init__"
+        ]
         if not made:
             return
         makers = [c for fn in made for c in callers(universe, fn) if not universe.is_a(c.cls, patterns)]
@@ -140,22 +152,30 @@ class Attention(Rule):
         """Metadata that backends prepare for graphs, by mode and by draft width."""
         widths = universe.vocabulary.spec.widths
         start = [
-            m for name in sorted(widths) for m in universe.mentions.get(name, ())
+            m
+            for name in sorted(widths)
+            for m in universe.mentions.get(name, ())
             if m.function in attention and universe.fn(m).at_start
         ]
         named = {n for names in universe.width_fields.values() for n in names}
         bound = [
-            a for a in universe.written(named)
+            a
+            for a in universe.written(named)
             if a.function in attention and universe.fn(a).at_start and a.field in widths_of(universe, a.function)
         ]
         laid = [
-            a for a in width_reads(universe)
+            a
+            for a in width_reads(universe)
             if a.function in attention and universe.fn(a).at_start and not universe.fn(a).per_step
         ]
         modes = universe.vocabulary.spec.spec_modes
         branches = [
-            b for b in universe.branches
-            if b.function in attention and b.reading.scope == BATCH and universe.fn(b).per_step and not _asks_for(b, universe.vocabulary.spec.info_fields)
+            b
+            for b in universe.branches
+            if b.function in attention
+            and b.reading.scope == BATCH
+            and universe.fn(b).per_step
+            and not _asks_for(b, universe.vocabulary.spec.info_fields)
         ]
         if not (start or bound) or not branches:
             return
@@ -163,7 +183,9 @@ class Attention(Rule):
         yield Finding(
             kind=self.kind,
             title="Backends lay out verify metadata for a fixed number of draft tokens",
-            producers=sites(start, lambda m: f"takes {m.name}", 4) + sites(bound, writes_of, 4) + sites(laid, reads_of, 5),
+            producers=sites(start, lambda m: f"takes {m.name}", 4)
+            + sites(bound, writes_of, 4)
+            + sites(laid, reads_of, 5),
             consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 4),
             binding_time="process start",
             why=(
@@ -185,14 +207,17 @@ class Attention(Rule):
         """The forward mode is rewritten by each stage and read by the scheduler after."""
         mode_enums = universe.vocabulary.spec.mode_enums
         writes = [
-            a for a in universe.writes.get("forward_mode", ())
+            a
+            for a in universe.writes.get("forward_mode", ())
             if universe.fn(a).side == WORKER and universe.fn(a).per_step and a.how != "keyword"
         ]
         writes = held_by(universe, writes, ("scheduler_batch", "worker_batch"))
         reads = [
             a for a in step_reads(universe, {"forward_mode"}, (SCHEDULER,)) if universe.role(a.cls) == "scheduler_batch"
         ]
-        forward = [a for a in step_reads(universe, {"forward_mode"}, (TARGET,)) if universe.role(a.cls) == "forward_batch"]
+        forward = [
+            a for a in step_reads(universe, {"forward_mode"}, (TARGET,)) if universe.role(a.cls) == "forward_batch"
+        ]
         if not writes or not (reads or forward):
             return
         reason = "the off step must leave the batch in decode mode, and its forward copy must not be a verify"

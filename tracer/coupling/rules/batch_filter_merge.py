@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, held_by, paths_of, reads_of, targets, writes_of
+from sgltrace.coupling.query import call_line, callers, held_by, paths_of, targets, writes_of
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Call
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
@@ -19,8 +19,10 @@ class BatchFilterMerge(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Calls on the draft state in which it takes rows by index (filter) or joins those of another (merge)."""
-        fields = universe.fields("draft_state") | universe.fields("draft_state", "bonus") | universe.fields(
-            "future_map", "indices"
+        fields = (
+            universe.fields("draft_state")
+            | universe.fields("draft_state", "bonus")
+            | universe.fields("future_map", "indices")
         )
         filters: list[tuple[Call, Fn]] = []
         merges: list[tuple[Call, Fn]] = []
@@ -45,8 +47,12 @@ class BatchFilterMerge(Rule):
         outer = {call.function for call, _ in filters}
         consumers = [site(call, "hands the kept rows on to the draft state", 6) for call, _ in filters]
         for function in sorted(inner):
-            consumers += sites([a for a in universe.facts[function].accesses if a.write and a.field in fields], writes_of, 5)
-            consumers += sites([r for r in universe.refusals if r.function == function], "refuses another number of rows", 6)
+            consumers += sites(
+                [a for a in universe.facts[function].accesses if a.write and a.field in fields], writes_of, 5
+            )
+            consumers += sites(
+                [r for r in universe.refusals if r.function == function], "refuses another number of rows", 6
+            )
         told = _told(universe, sorted(outer))
         early = self.filtered_early(universe)
         if early:
@@ -71,8 +77,11 @@ class BatchFilterMerge(Rule):
             )
         futures = universe.fields("future_map", "indices")
         ahead = [
-            a for a in universe.written(futures)
-            if universe.fn(a).side == SCHEDULER and universe.fn(a).per_step and a.owner in universe.vocabulary.spec.info_fields
+            a
+            for a in universe.written(futures)
+            if universe.fn(a).side == SCHEDULER
+            and universe.fn(a).per_step
+            and a.owner in universe.vocabulary.spec.info_fields
         ]
         if ahead:
             reason = "rows in flight are kept by their future indices, which only a draft state carries"
@@ -87,7 +96,11 @@ class BatchFilterMerge(Rule):
                     "and merge move those. A step that leaves no draft state, or one without indices, breaks both."
                 ),
                 refactor="Install a draft state with future indices after an off step too.",
-                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "the worker still returns a draft state")},
+                verdicts={
+                    "A": (HARD, reason),
+                    "B": (HARD, reason),
+                    "C": (NONE, "the worker still returns a draft state"),
+                },
                 fields=["EagleDraftInput.future_indices"],
                 only=("v2",),
                 weight=5,
@@ -103,13 +116,13 @@ class BatchFilterMerge(Rule):
             if fn.side != WORKER or not fn.per_step:
                 continue
             asks = [
-                c for c in facts.calls
-                if universe.role(_class_of_owner(universe, fn, c)) == "request" and not c.node.args and c.name != "update"
+                c
+                for c in facts.calls
+                if universe.role(_class_of_owner(universe, fn, c)) == "request"
+                and not c.node.args
+                and c.name != "update"
             ]
-            made = [
-                a for a in facts.accesses
-                if a.how == "keyword" and a.cls in inputs and isinstance(a.value, s.Sub)
-            ]
+            made = [a for a in facts.accesses if a.how == "keyword" and a.cls in inputs and isinstance(a.value, s.Sub)]
             if asks and made:
                 out += sites(made, "makes a draft state of the rows that go on", 6)
                 out += sites(asks[:2], "asks the request whether it has finished", 4)
@@ -120,11 +133,17 @@ class BatchFilterMerge(Rule):
         outer = sorted({call.function for call, _ in merges})
         consumers = [site(call, "hands the other batch's draft state on", 6) for call, _ in merges]
         for function in inner:
-            consumers += sites([a for a in universe.facts[function].accesses if a.write and a.field in fields], writes_of, 5)
-            consumers += sites([r for r in universe.refusals if r.function == function], "refuses a state without futures", 6)
+            consumers += sites(
+                [a for a in universe.facts[function].accesses if a.write and a.field in fields], writes_of, 5
+            )
+            consumers += sites(
+                [r for r in universe.refusals if r.function == function], "refuses a state without futures", 6
+            )
         producers: list[Site] = []
         writes = [
-            a for name in sorted(universe.vocabulary.spec.info_fields) for a in universe.writes.get(name, ())
+            a
+            for name in sorted(universe.vocabulary.spec.info_fields)
+            for a in universe.writes.get(name, ())
             if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
         ]
         producers += sites(held_by(universe, writes, ("scheduler_batch",)), writes_of, 5)

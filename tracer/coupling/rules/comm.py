@@ -20,7 +20,9 @@ class Comm(Rule):
         classes = {fn.id for fn in universe.of_class("comm")}
         branches = [b for b in universe.branches if b.function in classes and b.reading.scope == "process"]
         mentions = [
-            m for name, found in universe.mentions.items() for m in found
+            m
+            for name, found in universe.mentions.items()
+            for m in found
             if m.function in classes and universe.vocabulary.spec.is_config(name)
         ]
         fields = universe.predicates.algorithm_fields
@@ -34,23 +36,31 @@ class Comm(Rule):
                 kind=self.kind,
                 title="Collectives and expert dispatch keep to what is safe under speculation",
                 producers=sites(bound, writes_of, 5) + sites(mentions, lambda m: f"asks for {m.name}", 5) + users,
-                consumers=users + sites(reads, reads_of, 5)
+                consumers=users
+                + sites(reads, reads_of, 5)
                 + [of(c, "uses the choice", 2) for f in lines for c in callers(universe, universe.fns[f])],
                 binding_time="process start",
                 why="Some fused or smaller collectives are left out while the process has an algorithm. Off steps keep the safe choice.",
                 refactor="None.",
-                verdicts={d: (NONE, "the choice is right for both kinds of step") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "the choice is right for both kinds of step")),
             )
         yield from self.swapped(universe)
 
     def swapped(self, universe: Universe) -> Iterator[Finding]:
         """Process-wide backends that the worker swaps while the draft model runs."""
         names = universe.vocabulary.names("comm", "backends")
-        getters = {m.function for n in sorted(names) for m in universe.mentions.get(n, ()) if universe.fn(m).side != WORKER}
+        getters = {
+            m.function for n in sorted(names) for m in universe.mentions.get(n, ()) if universe.fn(m).side != WORKER
+        }
         contexts = [
-            fn for fn in universe.fns.values()
-            if fn.side == WORKER and fn.per_step and fn.cls is None and fn.id in universe.facts
-            and any(isinstance(d, str) for d in ()) is False and _is_context(universe, fn)
+            fn
+            for fn in universe.fns.values()
+            if fn.side == WORKER
+            and fn.per_step
+            and fn.cls is None
+            and fn.id in universe.facts
+            and any(isinstance(d, str) for d in ()) is False
+            and _is_context(universe, fn)
         ]
         users = {c.id: c for fn in contexts for c in callers(universe, fn) if c.side == WORKER}
         if not contexts or not users:

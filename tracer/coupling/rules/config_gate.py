@@ -6,7 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, mentions_width, paths_of, reads_after, reads_of, show, width_reads, writes_of
+from sgltrace.coupling.query import (
+    decides,
+    mentions_width,
+    paths_of,
+    reads_after,
+    reads_of,
+    show,
+    width_reads,
+    writes_of,
+)
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Refusal
 from sgltrace.coupling.universe import WORKER, Universe
@@ -29,45 +38,64 @@ class ConfigGate(Rule):
         writes = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
         gates = [r for r in self.gates(universe) if self.asks(universe, r) & names]
         chosen = [
-            fn for fn in universe.fns.values()
-            if universe.is_args(fn) and fn.cls is None and fn.id in universe.facts
+            fn
+            for fn in universe.fns.values()
+            if universe.is_args(fn)
+            and fn.cls is None
+            and fn.id in universe.facts
             and len([1 for _, v, _ in universe.facts[fn.id].returns if isinstance(v, s.Seq) and len(v.items) >= 3]) >= 1
-            and any(fn.id in universe.callees.get(a.function, ()) or _calls(universe, a.function, fn.name) for a in writes)
+            and any(
+                fn.id in universe.callees.get(a.function, ()) or _calls(universe, a.function, fn.name) for a in writes
+            )
         ]
         readers = [
-            m for name in sorted(names | universe.vocabulary.spec.widths) for m in universe.mentions.get(name, ())
+            m
+            for name in sorted(names | universe.vocabulary.spec.widths)
+            for m in universe.mentions.get(name, ())
             if universe.fn(m).side == WORKER and not universe.is_args(universe.fn(m))
         ]
         strides = [a for a in width_reads(universe) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
         kernels = [
-            fn for fn in universe.fns.values()
-            if fn.side == WORKER and fn.per_step and fn.cls is None and any(p.name in universe.vocabulary.spec.widths for p in fn.params)
+            fn
+            for fn in universe.fns.values()
+            if fn.side == WORKER
+            and fn.per_step
+            and fn.cls is None
+            and any(p.name in universe.vocabulary.spec.widths for p in fn.params)
         ]
         drafts = [
-            m for name in sorted(names) for m in universe.mentions.get(name, ())
-            if universe.fn(m).at_start and universe.is_a(universe.fn(m).cls, universe.vocabulary.names("cuda_graph", "classes"))
+            m
+            for name in sorted(names)
+            for m in universe.mentions.get(name, ())
+            if universe.fn(m).at_start
+            and universe.is_a(universe.fn(m).cls, universe.vocabulary.names("cuda_graph", "classes"))
         ]
         if not writes or not (readers or strides):
             return
         v2 = any(_of_path(universe, g, "v2") for g in gates)
-        reason = "the strides of this path hold only under the rewritten widths: a degenerate step must keep the equality"
+        reason = (
+            "the strides of this path hold only under the rewritten widths: a degenerate step must keep the equality"
+        )
         from sgltrace.coupling.point import of
 
         yield Finding(
             kind=self.kind,
             title="The draft's widths are checked, chosen and rewritten by the arguments",
-            producers=sites(writes, writes_of, 5) + sites(gates, "refuses a width", 6)
+            producers=sites(writes, writes_of, 5)
+            + sites(gates, "refuses a width", 6)
             + [of(fn, "chooses widths", 5, universe.facts[fn.id].returns[0][0]) for fn in chosen],
             consumers=[of(fn, "uses the width as a stride", 5) for fn in kernels]
-            + sites(strides, reads_of, 3) + sites(drafts, lambda m: f"takes {m.name}", 5) + sites(readers, lambda m: f"takes {m.name}", 2),
+            + sites(strides, reads_of, 3)
+            + sites(drafts, lambda m: f"takes {m.name}", 5)
+            + sites(readers, lambda m: f"takes {m.name}", 2),
             binding_time="process start",
             why=(
                 "Strides in verify and in the draft's extend are consistent only where the number of draft tokens is the number of steps "
                 "plus one for a single branch. The arguments rewrite it so; where one branch is required, more are refused."
             ),
             refactor="For a degenerate verify keep the equality with no steps and one token; check again after widths are chosen.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
-            by_path={"v1": {d: (NONE, "this path takes any widths") for d in "ABC"}} if v2 else {},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+            by_path={"v1": dict.fromkeys("ABC", (NONE, "this path takes any widths"))} if v2 else {},
             formula="one branch: num_draft_tokens = num_steps + 1",
             fields=sorted({f"ServerArgs.{n}" for n in names}),
             weight=2,
@@ -77,7 +105,9 @@ class ConfigGate(Rule):
     def gates(universe: Universe) -> list[Refusal]:
         """Refusals of the arguments that are reached only in a speculative configuration."""
         return [
-            r for r in universe.refusals if r.how != "reason" and universe.is_args(universe.fn(r)) and _speaks(universe, r)
+            r
+            for r in universe.refusals
+            if r.how != "reason" and universe.is_args(universe.fn(r)) and _speaks(universe, r)
         ]
 
     @staticmethod
@@ -98,7 +128,11 @@ class ConfigGate(Rule):
         for feature, found in sorted(by_feature.items()):
             readers = reads_after(universe, {feature})
             # A word that half of the engine reads (the device) is no feature that somebody could turn on.
-            if not readers or len({a.function for a in readers}) > 40 or feature in universe.vocabulary.spec.overlap_fields:
+            if (
+                not readers
+                or len({a.function for a in readers}) > 40
+                or feature in universe.vocabulary.spec.overlap_fields
+            ):
                 continue
             reason = "the configuration is refused as long as the process has an algorithm, off steps or not"
             yield Finding(
@@ -109,7 +143,7 @@ class ConfigGate(Rule):
                 binding_time="process start",
                 why=f"The arguments refuse {feature} together with an algorithm. A server that only sometimes speculates is refused too.",
                 refactor="Lift the gate where the on step supports it; off steps need nothing.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition=feature,
                 fields=[f"ServerArgs.{feature}"],
             )
@@ -118,9 +152,15 @@ class ConfigGate(Rule):
         """Features of the server that the arguments turn off for speculation."""
         skip = universe.vocabulary.spec.overlap_fields | universe.fields("scheduler_policy", "limits")
         turned = [
-            a for found in universe.writes.values() for a in found
-            if universe.is_args(universe.fn(a)) and a.regime == "spec" and isinstance(a.value, s.Const)
-            and isinstance(a.value.value, bool) and a.field not in skip and not universe.vocabulary.spec.is_config(a.field)
+            a
+            for found in universe.writes.values()
+            for a in found
+            if universe.is_args(universe.fn(a))
+            and a.regime == "spec"
+            and isinstance(a.value, s.Const)
+            and isinstance(a.value.value, bool)
+            and a.field not in skip
+            and not universe.vocabulary.spec.is_config(a.field)
             and a.owner in ("self", "server_args")
         ]
         if not turned:
@@ -136,7 +176,7 @@ class ConfigGate(Rule):
             binding_time="process start",
             why="Features that speculation cannot run with are switched off when the process starts, and stay off in off steps.",
             refactor="None for correctness; off steps do without these features.",
-            verdicts={d: (SOFT, "off steps do without these features") for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, "off steps do without these features")),
             fields=sorted({f"ServerArgs.{t.field}" for t in turned}),
             weight=1,
         )
@@ -162,8 +202,12 @@ def _of_path(universe: Universe, refusal: Refusal, path: str) -> bool:
     facts = universe.facts[refusal.function]
     flags = [a for a in facts.accesses if a.write and a.field in universe.vocabulary.spec.overlap_fields]
     for flag in flags:
-        on = isinstance(flag.value, s.Const) and flag.value.value is (flag.field not in universe.vocabulary.spec.no_overlap_fields)
-        same = [b for b in facts.branches if b.body[0] <= flag.line <= b.body[1] and b.body[0] <= refusal.line <= b.body[1]]
+        on = isinstance(flag.value, s.Const) and flag.value.value is (
+            flag.field not in universe.vocabulary.spec.no_overlap_fields
+        )
+        same = [
+            b for b in facts.branches if b.body[0] <= flag.line <= b.body[1] and b.body[0] <= refusal.line <= b.body[1]
+        ]
         if on and same and path == "v2":
             return True
     return False

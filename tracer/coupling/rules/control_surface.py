@@ -21,8 +21,10 @@ class ControlSurface(Rule):
         """Values that may be changed at run time, and requests that the draft worker must follow."""
         requests = sorted(universe.vocabulary.names("control_surface", "requests"))
         handlers = [
-            fn for fn in universe.fns.values()
-            if fn.id in universe.facts and any(universe.is_a(annotation_class(p.annotation), requests) for p in fn.params)
+            fn
+            for fn in universe.fns.values()
+            if fn.id in universe.facts
+            and any(universe.is_a(annotation_class(p.annotation), requests) for p in fn.params)
         ]
         allowed: dict[str, list] = {}
         for fn in handlers:
@@ -31,21 +33,29 @@ class ControlSurface(Rule):
                     allowed.setdefault(text, []).append(fn)
         setters = {fn.id: fn for found in allowed.values() for fn in found}
         speaking = [
-            fn for fn in handlers
+            fn
+            for fn in handlers
             if any(b.reading.known for b in universe.facts[fn.id].branches) and fn.id not in setters
         ]
         if setters:
             reads = [
-                m for name in sorted(allowed) for m in universe.mentions.get(name, ())
+                m
+                for name in sorted(allowed)
+                for m in universe.mentions.get(name, ())
                 if universe.fn(m).per_step and universe.fn(m).side == WORKER
             ]
             counters = [
-                a for a in step_reads(universe, universe.fields("metrics")) if a.function in setters or a.function in {x.id for x in speaking}
+                a
+                for a in step_reads(universe, universe.fields("metrics"))
+                if a.function in setters or a.function in {x.id for x in speaking}
             ]
             yield Finding(
                 kind=self.kind,
                 title="Only acceptance thresholds may be changed while the server runs",
-                producers=[of(fn, f"lets {', '.join(sorted(n for n in allowed if fn in allowed[n]))} be changed", 5) for fn in setters.values()],
+                producers=[
+                    of(fn, f"lets {', '.join(sorted(n for n in allowed if fn in allowed[n]))} be changed", 5)
+                    for fn in setters.values()
+                ],
                 consumers=sites(reads, lambda m: f"takes {m.name} in each step", 5) + sites(counters, reads_of, 3),
                 binding_time="control request",
                 why=(
@@ -53,18 +63,28 @@ class ControlSurface(Rule):
                     "was bound at start would not follow. A toggle for operators needs a name of its own."
                 ),
                 refactor="Add a flag to the list, read it where the step is decided, and make it the same on all ranks.",
-                verdicts={d: (SOFT, "there is no way to tell a running server") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, "there is no way to tell a running server")),
                 fields=[f"ServerArgs.{n}" for n in sorted(allowed)],
                 weight=1,
             )
         workers = universe.vocabulary.spec.worker_fields
         reach = [
-            a for a in universe.read(workers)
+            a
+            for a in universe.read(workers)
             if a.function in {fn.id for fn in handlers} or _handles(universe, a.function)
         ]
         if reach:
-            inner = sorted({c for a in reach for c in universe.callees.get(a.function, ()) if universe.fns[c].cls and universe.role(universe.fns[c].cls) in ("spec_worker", "draft_worker")})
-            consumers = [of(universe.fns[c], "follows the request for the draft", 5) for c in inner] + sites(reach, reads_of, 3)
+            inner = sorted(
+                {
+                    c
+                    for a in reach
+                    for c in universe.callees.get(a.function, ())
+                    if universe.fns[c].cls and universe.role(universe.fns[c].cls) in ("spec_worker", "draft_worker")
+                }
+            )
+            consumers = [of(universe.fns[c], "follows the request for the draft", 5) for c in inner] + sites(
+                reach, reads_of, 3
+            )
             yield Finding(
                 kind=self.kind,
                 title="Flushes, weight updates and reports reach the draft worker while there is one",
@@ -73,7 +93,7 @@ class ControlSurface(Rule):
                 binding_time="control request",
                 why="These requests ask for a draft worker of the process. Turned off, it still holds weights and KV that must follow.",
                 refactor="None.",
-                verdicts={d: (NONE, "the draft worker stays, and is kept up") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "the draft worker stays, and is kept up")),
             )
 
 

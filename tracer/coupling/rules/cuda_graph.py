@@ -44,12 +44,18 @@ class CudaGraph(Rule):
         users = self.users(universe, ids)
         consumers += [of(fn, "asks whether a graph can run, and replays it", 5, line) for fn, line in users]
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
-        producers += [of(c, "makes the one runner of the target's graphs", 5) for c in makers if not _of_draft(universe, c)]
+        producers += [
+            of(c, "makes the one runner of the target's graphs", 5) for c in makers if not _of_draft(universe, c)
+        ]
         sized = [fn for fn in universe.fns.values() if fn.id in universe.facts and _asked_for_sizes(universe, fn, ids)]
         producers += [of(fn, "says for which batch sizes graphs are captured", 3) for fn in sized]
         buffers = universe.of_class("cuda_graph", "buffers")
-        consumers += [of(fn, "copies the batch into the graph's inputs", 5) for fn in buffers if fn.per_step and _fills(fn)]
-        reason = "the runner asks for the batch size only: a plain decode is replayed on the verify graph, or copies fail"
+        consumers += [
+            of(fn, "copies the batch into the graph's inputs", 5) for fn in buffers if fn.per_step and _fills(fn)
+        ]
+        reason = (
+            "the runner asks for the batch size only: a plain decode is replayed on the verify graph, or copies fail"
+        )
         yield Finding(
             kind=self.kind,
             title="The target's graphs are captured for verify, with num_draft_tokens a request",
@@ -106,7 +112,7 @@ class CudaGraph(Rule):
             binding_time="process start",
             why="Buffers hold max_bs times the draft's width; one token a request needs less.",
             refactor="Share the buffers between the runners of both widths.",
-            verdicts={d: (NONE, "sized for the wider step") for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (NONE, "sized for the wider step")),
             formula="inputs: max_bs * num_draft_tokens; logits: (max_bs * num_draft_tokens, vocabulary)",
         )
 
@@ -119,7 +125,11 @@ class CudaGraph(Rule):
             if facts is None or not fn.per_step:
                 continue
             changed = [a for a in facts.accesses if a.write and a.field in fields and a.owner == "self"]
-            again = [c for c in facts.calls if c.owner == "self" and any(t.id in ids and _captures(universe, t) for t in targets(universe, c))]
+            again = [
+                c
+                for c in facts.calls
+                if c.owner == "self" and any(t.id in ids and _captures(universe, t) for t in targets(universe, c))
+            ]
             if not changed or not again or _captures(universe, fn):
                 continue
             asked = [a for a in facts.accesses if not a.write and a.field in fields]
@@ -131,7 +141,8 @@ class CudaGraph(Rule):
                 kind=self.kind,
                 title="A change of the hidden-state mode captures the graphs anew",
                 producers=sites(captured, writes_of, 5) + sites(spec_input, writes_of, 5) + sites(spec, writes_of, 2),
-                consumers=sites(asked, reads_of, 6) + sites(again, "captures again", 6)
+                consumers=sites(asked, reads_of, 6)
+                + sites(again, "captures again", 6)
                 + [of(c, "may capture before it replays", 5, call_line(universe, c, fn)) for c in callers(universe, fn)]
                 + sites([a for a in universe.read(fields) if a.function in ids and a.function != fn.id], reads_of, 3),
                 binding_time="per step",
@@ -149,7 +160,11 @@ class CudaGraph(Rule):
 
     def drafts(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
         ids = {fn.id for fn in runners}
-        widths = universe.fields("cuda_graph", "width") | universe.fields("cuda_graph", "sizes") | universe.vocabulary.spec.widths
+        widths = (
+            universe.fields("cuda_graph", "width")
+            | universe.fields("cuda_graph", "sizes")
+            | universe.vocabulary.spec.widths
+        )
         bound = [a for a in universe.written(widths) if a.function in ids and universe.fn(a).at_start]
         if not bound:
             return
@@ -168,7 +183,7 @@ class CudaGraph(Rule):
                 "the draft by one token has no graph of its width."
             ),
             refactor="Extend with padding to the captured width, or capture an extend of one token.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="draft: bs * topk; draft-extend: bs * num_draft_tokens (or num_steps + 1)",
             condition="CUDA graph enabled",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in bound}),
@@ -180,14 +195,16 @@ class CudaGraph(Rule):
         names = universe.fields("cuda_graph", "sizes")
         args = universe.vocabulary.names("config_gate", "args_classes")
         chosen = [
-            a for a in universe.written(names)
-            if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
+            a for a in universe.written(names) if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
         ]
         chosen += [
-            b for b in universe.branches
+            b
+            for b in universe.branches
             if b.leaves is None and universe.is_a(universe.fn(b).cls, args) and _returns_list(universe, universe.fn(b))
         ]
-        reads = [a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_a(universe.fn(a).cls, args)]
+        reads = [
+            a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_a(universe.fn(a).cls, args)
+        ]
         if not chosen or not reads:
             return
         reason = "off steps at large batches may lie beyond the sizes captured for speculation, and run without a graph"
@@ -199,7 +216,7 @@ class CudaGraph(Rule):
             binding_time="process start",
             why="With an algorithm fewer and smaller batch sizes are captured; turning speculation off pays at the large ones.",
             refactor="Choose the sizes of plain graphs apart from those of verify.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             condition="CUDA graph enabled",
             weight=2,
         )

@@ -33,8 +33,13 @@ class Disaggregation(Rule):
                 kind=self.kind,
                 title="Prefill sends a draft state, and decode starts from it",
                 producers=sites(writes, writes_of, 5) + sites(sent, reads_of, 4),
-                consumers=sites(reads, reads_of, 4) + sites(made, writes_of, 5)
-                + [s for f in sorted({b.function for b in branches}) for s in decides(universe, f, [b.line for b in branches])],
+                consumers=sites(reads, reads_of, 4)
+                + sites(made, writes_of, 5)
+                + [
+                    s
+                    for f in sorted({b.function for b in branches})
+                    for s in decides(universe, f, [b.line for b in branches])
+                ],
                 binding_time="request admission",
                 why=(
                     "Probabilities, indices and hidden states of the first draft travel with a request from prefill to decode, which "
@@ -50,20 +55,23 @@ class Disaggregation(Rule):
         bound = [a for a in universe.written(pools) if universe.fn(a).at_start]
         used = [a for a in universe.read(pools)]
         makers = [
-            fn for fn in universe.fns.values()
-            if fn.id in universe.facts and fn.at_start
+            fn
+            for fn in universe.fns.values()
+            if fn.id in universe.facts
+            and fn.at_start
             and any(arg.name in pools for c in universe.facts[fn.id].calls for arg in c.node.args)
         ]
         if (bound or makers) and used:
             yield Finding(
                 kind=self.kind,
                 title="The draft's KV pool is registered for transfer beside the target's",
-                producers=sites(bound, writes_of, 4) + [of(fn, "hands the draft's pool to the transfer", 5) for fn in makers],
+                producers=sites(bound, writes_of, 4)
+                + [of(fn, "hands the draft's pool to the transfer", 5) for fn in makers],
                 consumers=sites(used, reads_of, 5),
                 binding_time="process start",
                 why="KV of the draft is sent with the target's by the same slots. What off steps leave unwritten is sent as it is.",
                 refactor="None; keep the draft's KV filled for what is sent.",
-                verdicts={d: (NONE, "pools are fixed for the process, and their layout does not change") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "pools are fixed for the process, and their layout does not change")),
                 condition="PD disaggregation",
             )
 

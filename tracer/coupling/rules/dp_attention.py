@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, decides, mentions_width, paths_of, reads_of, show, step_reads, targets, writes_of
+from sgltrace.coupling.query import (
+    callers,
+    decides,
+    mentions_width,
+    paths_of,
+    reads_of,
+    show,
+    step_reads,
+    targets,
+    writes_of,
+)
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 
@@ -34,14 +44,21 @@ class DpAttention(Rule):
             if any(mentions_width(universe, value, facts) for _, value, _ in facts.returns) and len(facts.returns) == 1:
                 coefficients.append(fn)
         scaling = [
-            fn for fn in universe.fns.values()
-            if universe.role(fn.cls) in inputs and fn.id in universe.facts
+            fn
+            for fn in universe.fns.values()
+            if universe.role(fn.cls) in inputs
+            and fn.id in universe.facts
             and any(a.field in names and not a.write for a in universe.facts[fn.id].accesses)
         ]
-        coefficients = [c for c in coefficients if any(s.id in universe.callers.get(c.id, ()) for s in scaling)] or coefficients
+        coefficients = [
+            c for c in coefficients if any(s.id in universe.callers.get(c.id, ()) for s in scaling)
+        ] or coefficients
         makers = [
-            fn for fn in universe.fns.values()
-            if fn.side == SCHEDULER and fn.per_step and fn.id in universe.facts
+            fn
+            for fn in universe.fns.values()
+            if fn.side == SCHEDULER
+            and fn.per_step
+            and fn.id in universe.facts
             and any(c.name in sync for c in universe.facts[fn.id].calls)
         ]
         reads = [a for a in step_reads(universe, names, (TARGET, WORKER, SCHEDULER))]
@@ -54,7 +71,11 @@ class DpAttention(Rule):
             producers += sites(lines, "counts the batch's tokens", 4) + [of(fn, "counts tokens and has ranks agree", 6)]
         producers += [of(fn, "gathers what ranks tell each other", 5) for fn in gathers]
         consumers = sites([a for a in reads if universe.fn(a).side != SCHEDULER], reads_of, 4)
-        consumers += sites([a for a in universe.written(names) if universe.fn(a).side == TARGET and universe.fn(a).per_step], writes_of, 5)
+        consumers += sites(
+            [a for a in universe.written(names) if universe.fn(a).side == TARGET and universe.fn(a).per_step],
+            writes_of,
+            5,
+        )
         graph = {fn.id for fn in universe.of_class("cuda_graph")}
         consumers += sites([a for a in reads if a.function in graph], reads_of, 6)
         consumers += [of(fn, "scales the counts by the stage's width", 5) for fn in scaling]
@@ -70,7 +91,7 @@ class DpAttention(Rule):
                 "whether a rank speculates, so ranks that switch on their own compute different buffer sizes and graph sizes."
             ),
             refactor="Decide for all ranks: add an element to the gathered tensor, reduce it, and decide before the batch is run.",
-            verdicts={d: (HARD, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (HARD, reason)),
             formula="tokens of rank r: bs_r * c; c = topk (draft), num_draft_tokens (verify), 1 (plain)",
             condition="DP attention",
             fields=["ScheduleBatch.global_num_tokens"],
@@ -82,7 +103,11 @@ class DpAttention(Rule):
         makers = []
         for fn in sorted(universe.fns.values(), key=lambda f: f.id):
             facts = universe.facts.get(fn.id)
-            if facts is None or universe.role(fn.cls) not in ("draft_input", "verify_input", "spec_input") or fn.name == "__init__":
+            if (
+                facts is None
+                or universe.role(fn.cls) not in ("draft_input", "verify_input", "spec_input")
+                or fn.name == "__init__"
+            ):
                 continue
             if any("(0," in show(a.value) for a in facts.accesses if a.how == "keyword" and a.value is not None) or any(
                 "(0," in show(arg.value) for c in facts.calls for arg in c.node.args
@@ -92,12 +117,18 @@ class DpAttention(Rule):
         if not makers or not users:
             return
         idles = [
-            fn for fn in universe.fns.values()
-            if fn.side == SCHEDULER and fn.per_step and universe.role(fn.cls) in ("scheduler", "scheduler_batch", None)
-            and fn.id in universe.facts and any(m.name == "IDLE" for found in universe.facts[fn.id].mentions for m in [found])
+            fn
+            for fn in universe.fns.values()
+            if fn.side == SCHEDULER
+            and fn.per_step
+            and universe.role(fn.cls) in ("scheduler", "scheduler_batch", None)
+            and fn.id in universe.facts
+            and any(m.name == "IDLE" for found in universe.facts[fn.id].mentions for m in [found])
         ]
         modes = [
-            a for fn in users.values() for a in universe.facts[fn.id].accesses
+            a
+            for fn in users.values()
+            for a in universe.facts[fn.id].accesses
             if a.field == "forward_mode" and not a.write
         ]
         reason = "idle ranks run draft, verify and extend with no rows; ranks in an off step run one forward pass: collectives do not match"
@@ -113,7 +144,11 @@ class DpAttention(Rule):
                 "makes fewer collective calls than its idle peers."
             ),
             refactor="Let all ranks take the same kind of step, the idle ones too.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (SOFT, "idle ranks must use the same width of verify")},
+            verdicts={
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (SOFT, "idle ranks must use the same width of verify"),
+            },
             condition="DP attention",
             weight=4,
         )
@@ -127,11 +162,15 @@ class DpAttention(Rule):
                 continue
             facts = universe.facts[fn.id]
             local = set(_names(branch.test))
-            needs = {n for n in local if n in facts.local and set(_names(facts.local[n])) & names} | (set(_attrs(branch.test)) & names)
+            needs = {n for n in local if n in facts.local and set(_names(facts.local[n])) & names} | (
+                set(_attrs(branch.test)) & names
+            )
             if not needs or branch.reading.when_true != "spec":
                 continue
             inner = [c for c in facts.calls if branch.body[0] <= c.line <= branch.body[1]]
-            consumers = [of(t, "has ranks agree", 5) for c in inner for t in targets(universe, c) if t.side == SCHEDULER]
+            consumers = [
+                of(t, "has ranks agree", 5) for c in inner for t in targets(universe, c) if t.side == SCHEDULER
+            ]
             if not consumers:
                 continue
             reason = "the restriction stays in off steps: prefill and decode are not mixed over ranks"
@@ -143,7 +182,7 @@ class DpAttention(Rule):
                 binding_time="per step",
                 why="With an algorithm ranks agree once more before prefill, so that no rank prefills while another decodes.",
                 refactor="None; relax it where all ranks are off.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition="DP attention",
                 only=paths_of(universe, [fn.id]),
                 weight=1,

@@ -54,7 +54,11 @@ class DraftKv(Rule):
                 "not the draft's; the next draft attends over the whole sequence, holes and recycled slots included."
             ),
             refactor="Extend the draft on every off step (keep warm), or run the draft over the missed tokens before the next on step.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (HARD, "as long as the draft's extend is skipped: " + reason)},
+            verdicts={
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (HARD, "as long as the draft's extend is skipped: " + reason),
+            },
             fields=["KV pool of the draft model"],
             weight=7,
         )
@@ -62,7 +66,8 @@ class DraftKv(Rule):
     def shared_pools(self, universe: Universe) -> Iterator[Finding]:
         pools = universe.fields("draft_kv", "pools")
         writes = [
-            a for a in universe.written(pools)
+            a
+            for a in universe.written(pools)
             if universe.fn(a).at_start and universe.is_a(universe.fn(a).cls, _worker_classes(universe))
         ]
         reads = [a for a in step_reads(universe, pools, (WORKER,))]
@@ -79,7 +84,7 @@ class DraftKv(Rule):
                 "slots of the draft's pool as well, whether the draft fills them or not."
             ),
             refactor="None for the target; the draft's rows of an off step must be filled or marked.",
-            verdicts={d: (NONE, "one slot number serves both pools") for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (NONE, "one slot number serves both pools")),
             weight=1,
         )
 
@@ -89,7 +94,9 @@ def _loops(universe: Universe, function: str) -> bool:
 
 
 def _worker_classes(universe: Universe) -> frozenset[str]:
-    return universe.vocabulary.roles.get("spec_worker", frozenset()) | universe.vocabulary.roles.get("draft_worker", frozenset())
+    return universe.vocabulary.roles.get("spec_worker", frozenset()) | universe.vocabulary.roles.get(
+        "draft_worker", frozenset()
+    )
 
 
 __all__ = ["SOFT", "DraftKv"]

@@ -28,7 +28,9 @@ class DraftState(Rule):
         names = universe.fields("draft_state")
         writes = [a for a in held_by(universe, spec_writes(universe, names), _HOLDERS, unknown=False) if not is_copy(a)]
         carried = {a.field for a in writes if universe.fn(a).side == WORKER}
-        reads = [a for a in held_by(universe, step_reads(universe, names), _HOLDERS, unknown=False) if a.field in carried]
+        reads = [
+            a for a in held_by(universe, step_reads(universe, names), _HOLDERS, unknown=False) if a.field in carried
+        ]
         if not writes or not reads:
             return
         reason = "no other code writes them: after an off step they belong to an older token, or are missing"
@@ -45,7 +47,9 @@ class DraftState(Rule):
             ),
             refactor="Run a one-token extend of the draft on every off step, or write placeholders with a flag and prime again.",
             verdicts={
-                "A": (HARD, reason), "B": (HARD, reason), "C": (HARD, "as long as the draft's extend is skipped: " + reason),
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (HARD, "as long as the draft's extend is skipped: " + reason),
             },
             formula="topk_p, topk_index: (bs, topk); hidden_states: (bs, draft hidden size)",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
@@ -82,7 +86,9 @@ class DraftState(Rule):
         reads = held_by(universe, step_reads(universe, names), (*DRAFTS, "forward_batch"))
         if not writes or not reads:
             return
-        reason = "the draft's extend takes its widths from verify's accept counts: a kept-warm off step must supply them"
+        reason = (
+            "the draft's extend takes its widths from verify's accept counts: a kept-warm off step must supply them"
+        )
         yield Finding(
             kind=self.kind,
             title="The draft's extend is sized by what verify accepted",
@@ -113,7 +119,7 @@ class DraftState(Rule):
             binding_time="process start",
             why="Ids that a bypass puts into the draft state as placeholders are mapped through the draft's token map.",
             refactor="Write placeholders that are valid ids of the draft's vocabulary.",
-            verdicts={d: (SOFT, "placeholder ids must be ids of the draft's vocabulary") for d in "AB"},
+            verdicts=dict.fromkeys("AB", (SOFT, "placeholder ids must be ids of the draft's vocabulary")),
             condition="a draft with its own token map",
             weight=1,
         )

@@ -38,14 +38,14 @@ class FutureMap(Rule):
                 consumers += sites(reads, reads_of, 4)
                 consumers += sites([a for a in writes if a.how == "item"], writes_of, 5)
                 consumers += decides(universe, function, [b.line for b in facts.branches])
-        users = [
-            c for c in _calls_of_relay(universe, relay) if c.function not in relay and universe.fn(c).per_step
-        ]
+        users = [c for c in _calls_of_relay(universe, relay) if c.function not in relay and universe.fn(c).per_step]
         producers += sites(users, "has the relay store a result", 3)
         consumers += sites(users, "has the relay resolve a batch", 3)
         if not producers or not consumers:
             return
-        reason = "the relay stores and resolves a draft state; a plain result has none, and the plain buffer is not there"
+        reason = (
+            "the relay stores and resolves a draft state; a plain result has none, and the plain buffer is not there"
+        )
         width = "rows keep the widths of the first draft state: an off step must hand over rows of the same widths"
         yield Finding(
             kind=self.kind,

@@ -19,10 +19,19 @@ class Grammar(Rule):
         """Who advances the grammar, then who makes and clears the mask, then how overlap gives way to it."""
         names = universe.fields("sampling", "grammar")
         calls = [
-            c for found in universe.calls.values() for c in found
-            if c.owner == "grammar" and c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
+            c
+            for found in universe.calls.values()
+            for c in found
+            if c.owner == "grammar"
+            and c.node.args
+            and universe.fn(c).per_step
+            and universe.fn(c).side in (SCHEDULER, WORKER)
         ]
-        undone = {c.function for name in universe.vocabulary.names("sampling", "grammar_undo") for c in universe.calls.get(name, ())}
+        undone = {
+            c.function
+            for name in universe.vocabulary.names("sampling", "grammar_undo")
+            for c in universe.calls.get(name, ())
+        }
         worker = [c for c in calls if universe.fn(c).side == WORKER and c.function not in undone]
         scheduler = [c for c in calls if universe.fn(c).side == SCHEDULER and c.regime is not None]
         owners = [c for c in worker if any(x.name == c.name for x in scheduler)]
@@ -44,7 +53,11 @@ class Grammar(Rule):
                     "neither branch, or the wrong one."
                 ),
                 refactor="Accept the off step's token in the same place as the path's accepted tokens.",
-                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "one accepted token is accepted as before")},
+                verdicts={
+                    "A": (HARD, reason),
+                    "B": (HARD, reason),
+                    "C": (NONE, "one accepted token is accepted as before"),
+                },
                 by_path={"v2": {"A": (SOFT, soft), "B": (SOFT, soft)}} if not _on(universe, owners, "v2") else {},
                 condition="grammar in use",
                 fields=["Req.grammar"],
@@ -54,12 +67,21 @@ class Grammar(Rule):
         yield from self.overlap(universe)
 
     def mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
-        writes = [a for a in spec_writes(universe, names, resets=True) if a.field in ("vocab_mask", "grammars", "grammar")]
-        makers = [c for found in universe.calls.values() for c in found if universe.fn(c).side == WORKER and _about_grammar(c, names)]
+        writes = [
+            a for a in spec_writes(universe, names, resets=True) if a.field in ("vocab_mask", "grammars", "grammar")
+        ]
+        makers = [
+            c
+            for found in universe.calls.values()
+            for c in found
+            if universe.fn(c).side == WORKER and _about_grammar(c, names)
+        ]
         plain = [a for a in step_reads(universe, names, (TARGET, SCHEDULER)) if a.field in ("vocab_mask", "grammars")]
         if not (writes or makers) or not plain:
             return
-        reason = "verify clears the batch's mask and makes its own for the tree; a plain step needs one of (bs, vocabulary)"
+        reason = (
+            "verify clears the batch's mask and makes its own for the tree; a plain step needs one of (bs, vocabulary)"
+        )
         yield Finding(
             kind=self.kind,
             title="The vocabulary mask is made for the draft's tree, and the batch's own is cleared",
@@ -86,7 +108,7 @@ class Grammar(Rule):
             if fn.side != SCHEDULER or not fn.per_step:
                 continue
             asked = [a for a in facts.accesses if not a.write and a.field in flags and a.regime == "spec"]
-            if not asked or not facts.returns or not any(b.reading.known for b in facts.branches) and not asked:
+            if not asked or not facts.returns or (not any(b.reading.known for b in facts.branches) and not asked):
                 continue
             users = [c for c in sorted(universe.callers.get(function, ())) if c in universe.fns]
             if not users or any(a.write and a.how != "keyword" for a in facts.accesses):
@@ -104,7 +126,7 @@ class Grammar(Rule):
                 binding_time="per step",
                 why="A batch with a grammar is not overlapped with the next while the process speculates, off steps included.",
                 refactor="Ask whether the batch's last step was speculative.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition="grammar in use",
                 only=("v2",),
                 weight=1,
@@ -120,6 +142,9 @@ def _about_grammar(call: object, names: frozenset[str]) -> bool:
     from sgltrace.index import syntax as s
 
     node = call.node  # type: ignore[attr-defined]
-    return any(
-        isinstance(p, s.Attr) and p.attr in ("reqs",) for a in node.args for p in s.descend(a.value)
-    ) and call.regime is None and call.owner == "" and len(node.args) >= 4  # type: ignore[attr-defined]
+    return (
+        any(isinstance(p, s.Attr) and p.attr in ("reqs",) for a in node.args for p in s.descend(a.value))
+        and call.regime is None
+        and call.owner == ""
+        and len(node.args) >= 4
+    )  # type: ignore[attr-defined]

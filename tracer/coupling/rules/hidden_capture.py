@@ -24,7 +24,9 @@ class HiddenCapture(Rule):
         spec_start = [a for a in at_start if a.regime == "spec" or universe.fn(a).side != OUTSIDE]
         reads = step_reads(universe, fields, (SCHEDULER, TARGET, WORKER))
         modes = [
-            m for name, found in universe.mentions.items() for m in found
+            m
+            for name, found in universe.mentions.items()
+            for m in found
             if m.owner in universe.vocabulary.spec.hidden_enums and universe.fn(m).side in (SCHEDULER, TARGET)
         ]
         if not writes or not reads:
@@ -34,7 +36,8 @@ class HiddenCapture(Rule):
             kind=self.kind,
             title="The stage of speculation chooses which hidden states the target keeps",
             producers=sites([a for a in writes if not is_copy(a)], writes_of, 5) + sites(spec_start, writes_of, 3),
-            consumers=sites(reads, reads_of, 4) + sites(modes, "decides by the mode", 3)
+            consumers=sites(reads, reads_of, 4)
+            + sites(modes, "decides by the mode", 3)
             + sites(step_reads(universe, outputs - {"return_hidden_states"}, (TARGET,)), reads_of, 1),
             binding_time="per stage",
             why=(
@@ -42,7 +45,7 @@ class HiddenCapture(Rule):
                 "nothing to extend the draft with. Auxiliary layers are chosen on the model when it is loaded and stay on."
             ),
             refactor="Ask for the last (or all) hidden states in an off step that keeps the draft warm, for none only if it does not.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="hidden states: (tokens, hidden size), three times as wide with auxiliary layers",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
             weight=4,
@@ -50,8 +53,12 @@ class HiddenCapture(Rule):
         yield from self.returned(universe)
         aux = [a for a in at_start if a.regime == "spec"]
         layers = [
-            c for found in universe.calls.values() for c in found
-            if c.regime == "spec" and universe.fn(c).at_start and not universe.fn(c).per_step
+            c
+            for found in universe.calls.values()
+            for c in found
+            if c.regime == "spec"
+            and universe.fn(c).at_start
+            and not universe.fn(c).per_step
             and any(a.write and a.field in fields for t in targets(universe, c) for a in universe.facts[t.id].accesses)
         ]
         if aux:
@@ -59,11 +66,12 @@ class HiddenCapture(Rule):
                 kind=self.kind,
                 title="Auxiliary layers are captured from the moment the target is loaded",
                 producers=sites(aux, writes_of, 4) + sites(layers, "has the model keep its layers' outputs", 5),
-                consumers=[of(t, "chooses the layers", 3) for c in layers for t in targets(universe, c)] + sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
+                consumers=[of(t, "chooses the layers", 3) for c in layers for t in targets(universe, c)]
+                + sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
                 binding_time="process start",
                 why="The layers whose outputs are kept are an attribute of the model; off steps compute and concatenate them too.",
                 refactor="None needed; the cost stays.",
-                verdicts={d: (NONE, "the capture stays on and does no harm") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "the capture stays on and does no harm")),
                 condition="EAGLE-3 with auxiliary hidden states",
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in aux}),
             )
@@ -73,12 +81,15 @@ class HiddenCapture(Rule):
         asked = universe.fields("hidden_capture", "returned")
         unset = [a for a in universe.written(asked) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
         kept = [
-            a for a in universe.written({"hidden_states"})
+            a
+            for a in universe.written({"hidden_states"})
             if universe.role(a.cls) == "request" and universe.fn(a).side == SCHEDULER and universe.fn(a).per_step
         ]
         reads = [a for a in step_reads(universe, asked, (SCHEDULER,))]
         rows = [
-            a for a in universe.written({"hidden_states"}) if universe.role(a.cls) in ("logits_output", "result") and universe.fn(a).side == WORKER
+            a
+            for a in universe.written({"hidden_states"})
+            if universe.role(a.cls) in ("logits_output", "result") and universe.fn(a).side == WORKER
         ]
         if not (unset or rows) or not (kept or reads):
             return

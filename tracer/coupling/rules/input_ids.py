@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, Finding, sites
-from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, reads_of, shared_writes, spec_writes, step_reads, writes_of
+from sgltrace.coupling.query import (
+    BATCHES,
+    held_by,
+    is_copy,
+    plain_writes,
+    reads_of,
+    shared_writes,
+    spec_writes,
+    step_reads,
+    writes_of,
+)
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 
@@ -41,7 +51,11 @@ class InputIds(Rule):
                 "unresolved future, or a list of all accepted tokens, of another length than the batch."
             ),
             refactor="Take the off step's input from the draft state's token, one for each request.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify builds its input from the draft state")},
+            verdicts={
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (NONE, "verify builds its input from the draft state"),
+            },
             formula="plain: input_ids = output_ids (bs,); speculative: one token for each request on the draft state",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*spec, *shared)}),
             weight=7,

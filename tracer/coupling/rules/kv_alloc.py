@@ -73,7 +73,9 @@ class KvAlloc(Rule):
                         if callee.side == SCHEDULER and universe.calls and _allocates(universe, callee):
                             consumers.append(of(callee, "reserves the plain step's slots", 5))
             consumers += sites(step_reads(universe, slots, ("target", "scheduler")), reads_of, 1)
-            reason = f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
+            reason = (
+                f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
+            )
             yield Finding(
                 kind=self.kind,
                 title="A plain step is prepared only in a process without an algorithm",
@@ -123,7 +125,9 @@ class KvAlloc(Rule):
             if f in universe.fns and universe.fns[f].side == SCHEDULER and distance[f] <= 1
         ]
         consumers = [c for c in consumers if universe.fns[c.function] not in found or c.weight >= 5]
-        reason = "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
+        reason = (
+            "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
+        )
         shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
         yield Finding(
             kind=self.kind,
@@ -152,7 +156,9 @@ class KvAlloc(Rule):
         found = [
             universe.fns[f]
             for f in sorted(distance)
-            if f in universe.fns and universe.fns[f].side == WORKER and not _called_by_scheduler(universe, universe.fns[f])
+            if f in universe.fns
+            and universe.fns[f].side == WORKER
+            and not _called_by_scheduler(universe, universe.fns[f])
         ]
         slots = universe.fields("kv_alloc", "slots")
         users = [f for f in found if any(a.field in slots for a in universe.facts[f.id].accesses)]
@@ -182,7 +188,11 @@ class KvAlloc(Rule):
                 "rejected ones, all inside the worker. A plain step that skips both has no slot for its token."
             ),
             refactor="Reserve one slot for each request in the off step, and write it into the request-to-token table.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify reserves and frees by its own width")},
+            verdicts={
+                "A": (HARD, reason),
+                "B": (HARD, reason),
+                "C": (NONE, "verify reserves and frees by its own width"),
+            },
             formula="draft: bs * topk * num_steps, restored; verify: bs * num_draft_tokens, rejected ones freed",
             fields=["ScheduleBatch.out_cache_loc"],
             only=("v1", "v2"),

@@ -63,9 +63,13 @@ class KvBookkeeping(Rule):
                 continue
             lines = [b.line for b in facts.branches]
             producers = decides(universe, fn.id, lines) + sites(
-                [m for m in facts.mentions if universe.vocabulary.spec.is_config(m.name)], "reads the process's algorithm", 6
+                [m for m in facts.mentions if universe.vocabulary.spec.is_config(m.name)],
+                "reads the process's algorithm",
+                6,
             )
-            consumers = sites(touched, "takes the KV lengths", 5) + sites([refusal], "checks it where there is no algorithm", 6)
+            consumers = sites(touched, "takes the KV lengths", 5) + sites(
+                [refusal], "checks it where there is no algorithm", 6
+            )
             yield Finding(
                 kind=self.kind,
                 title="KV lengths are checked only where the process has no algorithm",
@@ -77,7 +81,7 @@ class KvBookkeeping(Rule):
                     "length is freed either way. It would fire only if a toggle cleared the process's algorithm."
                 ),
                 refactor="Keep the process's algorithm; use a flag of its own for the toggle.",
-                verdicts={d: (NONE, "the tolerance for reserved KV stays on") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "the tolerance for reserved KV stays on")),
                 fields=[f"Req.{name}" for name in sorted(names)],
             )
 

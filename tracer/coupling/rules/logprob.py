@@ -20,7 +20,8 @@ class Logprob(Rule):
         names = universe.fields("sampling", "logprob")
         spec = [a for a in spec_writes(universe, names, resets=True) if universe.fn(a).per_step]
         plain = [
-            a for a in universe.written(names)
+            a
+            for a in universe.written(names)
             if a.regime == "plain" and universe.fn(a).side == SCHEDULER and universe.fn(a).per_step
         ]
         reads = [a for a in step_reads(universe, names, (SCHEDULER, WORKER, TARGET))]

@@ -20,41 +20,62 @@ class MambaState(Rule):
         fields = universe.fields("mamba_state")
         classes = {fn.id for fn in universe.of_class("mamba_state")}
         start = [
-            a for a in universe.written(fields)
-            if universe.fn(a).at_start and (a.regime is not None or mentions_width(universe, a.value, universe.facts[a.function]))
+            a
+            for a in universe.written(fields)
+            if universe.fn(a).at_start
+            and (a.regime is not None or mentions_width(universe, a.value, universe.facts[a.function]))
         ]
         sized = [
             of(universe.fns[f], "makes states for each draft token", 5)
             for f in sorted(classes)
-            if universe.fns[f].name == "__init__" and any(universe.vocabulary.spec.is_config(p.name) for p in universe.fns[f].params)
+            if universe.fns[f].name == "__init__"
+            and any(universe.vocabulary.spec.is_config(p.name) for p in universe.fns[f].params)
         ]
         tracked = [
-            fn for fn in universe.fns.values()
-            if fn.id in universe.facts and fn.at_start
+            fn
+            for fn in universe.fns.values()
+            if fn.id in universe.facts
+            and fn.at_start
             and any(c.name.startswith("enable_mamba") or "mamba" in c.name for c in universe.facts[fn.id].calls)
             and universe.facts[fn.id].branches
         ]
         graph = {fn.id for fn in universe.of_class("cuda_graph")}
-        producers = sites(start, writes_of, 5) + sized + [
-            of(fn, "leaves out track buffers under an algorithm", 3) for fn in tracked if fn.id in graph
-        ]
+        producers = (
+            sites(start, writes_of, 5)
+            + sized
+            + [of(fn, "leaves out track buffers under an algorithm", 3) for fn in tracked if fn.id in graph]
+        )
         spec = spec_writes(universe, fields)
-        plain = [a for a in universe.written(fields) if a.regime == "plain" and universe.fn(a).side in (SCHEDULER, TARGET)]
+        plain = [
+            a for a in universe.written(fields) if a.regime == "plain" and universe.fn(a).side in (SCHEDULER, TARGET)
+        ]
         reads = step_reads(universe, fields, (WORKER, SCHEDULER, TARGET))
         updates = [
-            fn for fn in universe.fns.values()
-            if fn.id in universe.facts and fn.side == WORKER and fn.per_step and universe.is_a(fn.cls, _patterns(universe))
+            fn
+            for fn in universe.fns.values()
+            if fn.id in universe.facts
+            and fn.side == WORKER
+            and fn.per_step
+            and universe.is_a(fn.cls, _patterns(universe))
         ]
         consumers = sites(plain, writes_of, 5) + sites(spec, writes_of, 4)
         consumers += sites([a for a in reads if universe.fn(a).side in (WORKER, SCHEDULER)], reads_of, 3)
         consumers += [of(fn, "copies the accepted step's state back", 5) for fn in updates]
-        consumers += [of(c, "has the accepted states copied back", 4) for fn in updates for c in callers(universe, fn) if c.side == WORKER]
+        consumers += [
+            of(c, "has the accepted states copied back", 4)
+            for fn in updates
+            for c in callers(universe, fn)
+            if c.side == WORKER
+        ]
         for fn in tracked:
-            producers += [s for s in decides(universe, fn.id, [b.line for b in universe.facts[fn.id].branches]) if fn.id in graph]
+            producers += [
+                s for s in decides(universe, fn.id, [b.line for b in universe.facts[fn.id].branches]) if fn.id in graph
+            ]
         buffers = universe.of_class("cuda_graph", "buffers")
         consumers += sites([a for a in reads if a.function in {b.id for b in buffers}], reads_of, 3)
         consumers += [
-            of(fn, "makes track buffers where told", 3) for fn in buffers
+            of(fn, "makes track buffers where told", 3)
+            for fn in buffers
             if any(p.name and "mamba" in p.name for p in fn.params)
         ]
         if not producers or not consumers:

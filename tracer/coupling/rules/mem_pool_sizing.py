@@ -21,21 +21,40 @@ class MemPoolSizing(Rule):
         names = universe.fields("mem_pool_sizing")
         start = [a for a in universe.written(names) if not universe.fn(a).per_step or universe.fn(a).at_start]
         wide = [
-            a for a in start
+            a
+            for a in start
             if universe.fn(a).side != WORKER
             and (mentions_width(universe, a.value, universe.facts[a.function]) or a.regime is not None)
         ]
-        producers = sites([a for a in wide if mentions_width(universe, a.value, universe.facts[a.function])], writes_of, 6)
+        producers = sites(
+            [a for a in wide if mentions_width(universe, a.value, universe.facts[a.function])], writes_of, 6
+        )
         for function in sorted({a.function for a in wide}):
             producers += decides(universe, function, {a.via for a in wide if a.function == function})
         grown = self.grown(universe, names)
         producers += [s for s, _ in grown]
         used = {a.field for a in wide} | {field for _, field in grown}
         consumers = [
-            s for s in sites([a for a in universe.read(used) if universe.fn(a).side != WORKER or universe.fn(a).at_start], reads_of, 3)
+            s
+            for s in sites(
+                [a for a in universe.read(used) if universe.fn(a).side != WORKER or universe.fn(a).at_start],
+                reads_of,
+                3,
+            )
         ]
-        consumers += sites([a for a in universe.written(names) if a.how == "keyword" and a.function in {p.function for p in producers}], writes_of, 4)
-        consumers += [Site(f, line, f"makes a pool of {what}", 4) for f, line, what in self.made(universe, {p.function for p in producers})]
+        consumers += sites(
+            [
+                a
+                for a in universe.written(names)
+                if a.how == "keyword" and a.function in {p.function for p in producers}
+            ],
+            writes_of,
+            4,
+        )
+        consumers += [
+            Site(f, line, f"makes a pool of {what}", 4)
+            for f, line, what in self.made(universe, {p.function for p in producers})
+        ]
         if producers and consumers:
             yield Finding(
                 kind=self.kind,
@@ -45,8 +64,16 @@ class MemPoolSizing(Rule):
                 binding_time="process start",
                 why="The row of a request, the tokens kept free at its end, and the pools are made for the wider step. Off needs less.",
                 refactor="None.",
-                verdicts={d: (NONE, "sized for the wider of the two steps") for d in "ABC"},
-                formula="; ".join(sorted({show(a.value) for a in wide if a.value is not None and mentions_width(universe, a.value, universe.facts[a.function])})[:3]),
+                verdicts=dict.fromkeys("ABC", (NONE, "sized for the wider of the two steps")),
+                formula="; ".join(
+                    sorted(
+                        {
+                            show(a.value)
+                            for a in wide
+                            if a.value is not None and mentions_width(universe, a.value, universe.facts[a.function])
+                        }
+                    )[:3]
+                ),
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in wide}),
             )
         yield from self.shared(universe)
@@ -57,7 +84,7 @@ class MemPoolSizing(Rule):
         out = []
         for function, facts in sorted(universe.facts.items()):
             fn = universe.fns[function]
-            if fn.per_step and not fn.at_start or fn.side == WORKER:
+            if (fn.per_step and not fn.at_start) or fn.side == WORKER:
                 continue
             touched = {a.field for a in facts.accesses if a.field in names} | {
                 arg.name for c in facts.calls for arg in c.node.args if arg.name in names
@@ -92,7 +119,9 @@ class MemPoolSizing(Rule):
             for line, name, _ in facts.augmented:
                 if any(b.body[0] <= line <= b.body[1] and b.reading.when_true == "spec" for b in facts.branches):
                     if name in reserve or any(a.field in reserve and a.write for a in facts.accesses):
-                        kept.append(Access(function, name, "", None, line, True, "augment", None, "spec", "process", 0, None))
+                        kept.append(
+                            Access(function, name, "", None, line, True, "augment", None, "spec", "process", 0, None)
+                        )
         users = [a for a in universe.read(reserve) if not universe.is_args(universe.fn(a))]
         if not (writes and reads) and not (kept and users):
             return
@@ -105,5 +134,5 @@ class MemPoolSizing(Rule):
             binding_time="process start",
             why="The target's pool is what the draft leaves of the memory; the draft's pool has as many slots. Off steps do not get it back.",
             refactor="None within a process; the capacity at saturation stays that of a speculative server.",
-            verdicts={d: (NONE, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (NONE, reason)),
         )

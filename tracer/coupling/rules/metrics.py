@@ -28,12 +28,18 @@ class Metrics(Rule):
             for function in sorted(functions):
                 for caller in callers(universe, universe.fns[function]):
                     if caller.per_step:
-                        producers.append(of(caller, "counts the step", 6, call_line(universe, caller, universe.fns[function])))
-                        lines = [b.line for b in universe.facts[caller.id].branches] if caller.id in universe.facts else []
+                        producers.append(
+                            of(caller, "counts the step", 6, call_line(universe, caller, universe.fns[function]))
+                        )
+                        lines = (
+                            [b.line for b in universe.facts[caller.id].branches] if caller.id in universe.facts else []
+                        )
                         producers += [s for s in decides(universe, caller.id, lines) if s.line]
             unguarded = [a for a in divided if not _guarded(universe, a)]
             reason = (
-                "a log interval of off steps only divides by zero" if unguarded else "averages are diluted, or skip the off steps"
+                "a log interval of off steps only divides by zero"
+                if unguarded
+                else "averages are diluted, or skip the off steps"
             )
             yield Finding(
                 kind=self.kind,
@@ -48,29 +54,34 @@ class Metrics(Rule):
                     + "; if they are, acceptance lengths are averaged with ones."
                 ),
                 refactor="Guard the division, and count on and off steps apart.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 formula="accept length = accepted tokens / speculative steps",
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in counts}),
                 weight=3,
             )
         requests = [
-            a for a in universe.written(names)
-            if universe.role(a.cls) == "request" and universe.fn(a).per_step and universe.fn(a).side in (WORKER, "scheduler")
+            a
+            for a in universe.written(names)
+            if universe.role(a.cls) == "request"
+            and universe.fn(a).per_step
+            and universe.fn(a).side in (WORKER, "scheduler")
         ]
         shown = [
-            a for a in universe.read(names)
-            if universe.fn(a).per_step and universe.fn(a).side == "scheduler" or _front(universe, a.function)
+            a
+            for a in universe.read(names)
+            if (universe.fn(a).per_step and universe.fn(a).side == "scheduler") or _front(universe, a.function)
         ]
         if requests and shown:
             yield Finding(
                 kind=self.kind,
                 title="A request's acceptance figures count only what speculation resolves",
                 producers=sites(requests, writes_of, 5),
-                consumers=sites([a for a in shown if universe.role(a.cls) == "request"], reads_of, 5) + sites(shown, reads_of, 2),
+                consumers=sites([a for a in shown if universe.role(a.cls) == "request"], reads_of, 5)
+                + sites(shown, reads_of, 2),
                 binding_time="request lifetime",
                 why="The number of verifies and of accepted tokens goes out with each request; off steps add tokens without a verify.",
                 refactor="Report off steps apart, or leave them out of the ratio.",
-                verdicts={d: (SOFT, "the ratio no longer is tokens over steps") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, "the ratio no longer is tokens over steps")),
                 fields=sorted({f"Req.{a.field}" for a in requests}),
                 weight=1,
             )

@@ -20,7 +20,8 @@ class PrefixCache(Rule):
         names = universe.fields("prefix_cache")
         classes = {fn.id for fn in universe.of_class("prefix_cache")}
         made = [
-            a for a in universe.written(names)
+            a
+            for a in universe.written(names)
             if universe.fn(a).at_start and (a.how == "keyword" or a.function in classes)
         ]
         reads = [a for a in universe.read(names) if a.function in classes and not _init(universe, a)]
@@ -42,23 +43,31 @@ class PrefixCache(Rule):
                     "depend on whether a step speculated; only the draft's KV of cached positions must be there."
                 ),
                 refactor="None; see the draft's KV for what an off step leaves out.",
-                verdicts={d: (NONE, "keys and lengths are the process's, and stay right in off steps") for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (NONE, "keys and lengths are the process's, and stay right in off steps")),
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in made}),
             )
         lengths = universe.fields("kv_bookkeeping", "lengths")
         popped = {
-            fn.id for fn in universe.fns.values()
-            if universe.role(fn.cls) == "request" and fn.id in universe.facts
+            fn.id
+            for fn in universe.fns.values()
+            if universe.role(fn.cls) == "request"
+            and fn.id in universe.facts
             and any(a.field in lengths and a.write for a in universe.facts[fn.id].accesses)
-            and any(a.field in lengths for _, v, _ in universe.facts[fn.id].returns for a in universe.facts[fn.id].accesses)
+            and any(
+                a.field in lengths for _, v, _ in universe.facts[fn.id].returns for a in universe.facts[fn.id].accesses
+            )
         }
         ends = [
-            c for found in universe.calls.values() for c in found
-            if c.function in classes and any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
+            c
+            for found in universe.calls.values()
+            for c in found
+            if c.function in classes
+            and any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
         ]
         direct = [a for a in universe.read(lengths) if a.function in classes]
         spec = [
-            a for a in universe.written(lengths)
+            a
+            for a in universe.written(lengths)
             if universe.fn(a).per_step and (a.regime == "spec" or universe.fn(a).side == "worker")
         ]
         if (ends or direct) and spec:

@@ -14,7 +14,6 @@ from sgltrace.coupling.query import (
     reads_of,
     show,
     spec_writes,
-    step_reads,
     writes_of,
 )
 from sgltrace.coupling.regime import last_name
@@ -38,9 +37,12 @@ class ResultFormat(Rule):
 
     def relayed(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("result", "relay")
-        writes = [a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)]
+        writes = [
+            a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)
+        ]
         reads = [
-            a for a in held_by(universe, universe.read(names), ("result",), unknown=False)
+            a
+            for a in held_by(universe, universe.read(names), ("result",), unknown=False)
             if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
         ]
         if not writes or not any(universe.fn(a).side == SCHEDULER for a in reads):
@@ -53,7 +55,11 @@ class ResultFormat(Rule):
             title="The scheduler installs the draft state that the result must carry",
             producers=sites(writes, writes_of, 6),
             consumers=sites(reads, reads_of, 5)
-            + sites([a for a in universe.written(infos) if a.regime == "spec" and universe.fn(a).side == SCHEDULER], writes_of, 4)
+            + sites(
+                [a for a in universe.written(infos) if a.regime == "spec" and universe.fn(a).side == SCHEDULER],
+                writes_of,
+                4,
+            )
             + [site(b, "takes a batch without draft state for an idle one", 3) for b in idle],
             binding_time="per step",
             why=(
@@ -72,19 +78,28 @@ class ResultFormat(Rule):
         tokens = universe.fields("result", "tokens")
         for stride in sorted(universe.strides, key=lambda x: (x.function, x.line)):
             fn = universe.fn(stride)
-            if fn.side not in (SCHEDULER, WORKER) or not fn.per_step or universe.role(fn.cls) in ("spec_worker", "draft_worker"):
+            if (
+                fn.side not in (SCHEDULER, WORKER)
+                or not fn.per_step
+                or universe.role(fn.cls) in ("spec_worker", "draft_worker")
+            ):
                 continue
             local = universe.facts[fn.id].local
-            if not _comes_from(stride.base, tokens, local) or not mentions_width(universe, stride.stride, universe.facts[fn.id]):
+            if not _comes_from(stride.base, tokens, local) or not mentions_width(
+                universe, stride.stride, universe.facts[fn.id]
+            ):
                 continue
             source = local.get(stride.stride.id, stride.stride) if isinstance(stride.stride, s.Name) else stride.stride
             carried = _on_result(universe, source, local)
             writes = [
-                a for a in held_by(universe, universe.written(tokens), ("result",), unknown=False)
+                a
+                for a in held_by(universe, universe.written(tokens), ("result",), unknown=False)
                 if universe.fn(a).side == WORKER and not is_reset(a)
             ]
             wide = [
-                a for a in universe.written(tokens | {"accept_lens"}) if universe.fn(a).side == WORKER and not is_reset(a)
+                a
+                for a in universe.written(tokens | {"accept_lens"})
+                if universe.fn(a).side == WORKER and not is_reset(a)
             ]
             shapes = _wide_values(universe, fn.id)
             late = "is read from the worker when the result is processed" if not carried else "is carried by the result"
@@ -106,7 +121,9 @@ class ResultFormat(Rule):
                 producers=sites(writes, writes_of, 6) + sites(wide, writes_of, 3) + shapes,
                 consumers=[
                     Site(fn.id, stride.line, f"cuts tokens at multiples of {show(source)}", 8),
-                    *sites([a for a in universe.facts[fn.id].accesses if not a.write and a.field in tokens], reads_of, 4),
+                    *sites(
+                        [a for a in universe.facts[fn.id].accesses if not a.write and a.field in tokens], reads_of, 4
+                    ),
                     *_line_of_stride(universe, fn.id, source),
                 ],
                 binding_time="per step, consumed one step later",
@@ -129,9 +146,12 @@ class ResultFormat(Rule):
 
     def counts(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("result", "counts")
-        writes = [a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)]
+        writes = [
+            a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)
+        ]
         reads = [
-            a for a in held_by(universe, universe.read(names), ("result",), unknown=False)
+            a
+            for a in held_by(universe, universe.read(names), ("result",), unknown=False)
             if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
         ]
         if not writes or not reads:
@@ -158,11 +178,13 @@ class ResultFormat(Rule):
         """A field of the request that the worker writes, and the scheduler only without speculation."""
         names = universe.fields("result", "output")
         worker = [
-            a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
+            a
+            for a in held_by(universe, universe.written(names), ("request",), unknown=False)
             if universe.fn(a).in_worker and universe.fn(a).side == WORKER and universe.fn(a).per_step
         ]
         scheduler = [
-            a for a in held_by(universe, universe.written(names), ("request",), unknown=False)
+            a
+            for a in held_by(universe, universe.written(names), ("request",), unknown=False)
             if universe.fn(a).side == SCHEDULER and universe.fn(a).per_step and a.regime is not None
         ]
         if not worker or not scheduler:
@@ -171,16 +193,15 @@ class ResultFormat(Rule):
         request = universe.vocabulary.roles.get("request", frozenset())
         for function in sorted({a.function for a in worker}):
             facts = universe.facts[function]
-            producers += [
-                site(a, writes_of(a), 4) for a in facts.accesses if a.write and a.cls in request
-            ]
+            producers += [site(a, writes_of(a), 4) for a in facts.accesses if a.write and a.cls in request]
             producers += [
                 site(c, f"calls {c.name} of the request", 4)
                 for c in facts.calls
                 if universe.role(universe.call_classes.get(id(c.node))) == "request"
             ]
         results = [
-            a for a in universe.written(universe.fields("result", "tokens"))
+            a
+            for a in universe.written(universe.fields("result", "tokens"))
             if a.cls in universe.vocabulary.roles.get("result", frozenset()) and universe.fn(a).side == WORKER
         ]
         on_paths = paths_of(universe, [a.function for a in worker])
@@ -189,7 +210,9 @@ class ResultFormat(Rule):
         for function in sorted({a.function for a in scheduler}):
             facts = universe.facts[function]
             consumers += [site(b, f"decides by {show(b.test)}", 4) for b in facts.branches]
-        reason = "no branch of the scheduler appends a plain result's token on this path: it is lost, and nothing finishes"
+        reason = (
+            "no branch of the scheduler appends a plain result's token on this path: it is lost, and nothing finishes"
+        )
         yield Finding(
             kind=self.kind,
             title="The worker appends tokens and finishes requests itself",
@@ -224,7 +247,12 @@ def _comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], d
     for part in s.descend(node):
         if isinstance(part, s.Attr) and part.attr in names:
             return True
-        if isinstance(part, s.Name) and part.id in local and depth < 3 and _comes_from(local[part.id], names, local, depth + 1):
+        if (
+            isinstance(part, s.Name)
+            and part.id in local
+            and depth < 3
+            and _comes_from(local[part.id], names, local, depth + 1)
+        ):
             return True
     return False
 

@@ -26,8 +26,12 @@ class Sampling(Rule):
         fed: list[Call] = []
         for calls in list(universe.calls.values()):
             fed += [
-                c for c in calls
-                if c.owner in names and c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
+                c
+                for c in calls
+                if c.owner in names
+                and c.node.args
+                and universe.fn(c).per_step
+                and universe.fn(c).side in (SCHEDULER, WORKER)
                 and _takes_tokens(universe, c)
             ]
         spec = [c for c in fed if universe.fn(c).side == WORKER or c.regime == "spec"]
@@ -48,11 +52,15 @@ class Sampling(Rule):
             binding_time="per step",
             why=(
                 "A plain step feeds the last token of each request; "
-                + ("speculation feeds the last verified token, not all accepted ones" if spec else "speculation feeds none")
+                + (
+                    "speculation feeds the last verified token, not all accepted ones"
+                    if spec
+                    else "speculation feeds none"
+                )
                 + ". Off steps then apply penalties that miss tokens, or count one twice where both places run."
             ),
             refactor="Feed every accepted token from one place, for both kinds of step.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="plain: one token a step; speculative: at most one of the accepted ones",
             condition="penalties in use",
             fields=["SamplingBatchInfo.penalizer_orchestrator"],
@@ -65,7 +73,9 @@ class Sampling(Rule):
         plain = step_reads(universe, names, (TARGET, SCHEDULER))
         if not spec or not plain:
             return
-        reason = "an off step samples by the plain sampler: features that verify lacks, or has relaxed, change between steps"
+        reason = (
+            "an off step samples by the plain sampler: features that verify lacks, or has relaxed, change between steps"
+        )
         yield Finding(
             kind=self.kind,
             title="Verify samples on its own, with parameters spread over the draft tokens",
@@ -87,9 +97,9 @@ class Sampling(Rule):
 def _takes_tokens(universe: Universe, call: Call) -> bool:
     """Whether a method of the penalties adds to them: its class's method takes one argument and is called for its effect."""
     found = targets(universe, call)
-    return any(len(fn.params) == 2 and not universe.facts[fn.id].returns for fn in found if fn.id in universe.facts) and not (
-        call.node.args and call.name.startswith("filter")
-    )
+    return any(
+        len(fn.params) == 2 and not universe.facts[fn.id].returns for fn in found if fn.id in universe.facts
+    ) and not (call.node.args and call.name.startswith("filter"))
 
 
 __all__ = ["Sampling", "call_line", "callers"]

@@ -6,7 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, Site, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, mentions_width, paths_of, reads_after, reads_of, show, step_reads, writes_of
+from sgltrace.coupling.query import (
+    call_line,
+    callers,
+    decides,
+    mentions_width,
+    paths_of,
+    reads_after,
+    reads_of,
+    show,
+    step_reads,
+    writes_of,
+)
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.scan import Branch
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
@@ -27,7 +38,13 @@ class SchedulerPolicy(Rule):
         taken: set[str] = set()
         for fn in sorted(universe.fns.values(), key=lambda f: f.id):
             facts = universe.facts.get(fn.id)
-            if facts is None or fn.side != SCHEDULER or not fn.per_step or not facts.returns or _elsewhere(universe, fn):
+            if (
+                facts is None
+                or fn.side != SCHEDULER
+                or not fn.per_step
+                or not facts.returns
+                or _elsewhere(universe, fn)
+            ):
                 continue
             if fn.name not in universe.width_calls:
                 continue
@@ -46,7 +63,9 @@ class SchedulerPolicy(Rule):
                 producers=[
                     *(Site(fn.id, line, f"returns {show(value)}", 6) for line, value in wide),
                     *decides(universe, fn.id, lines),
-                    *sites([m for m in facts.mentions if m.name in universe.vocabulary.spec.widths], "takes a width", 5),
+                    *sites(
+                        [m for m in facts.mentions if m.name in universe.vocabulary.spec.widths], "takes a width", 5
+                    ),
                     *(
                         of(universe.fns[c], "says how many tokens a step takes", 4)
                         for c in sorted(universe.callees.get(fn.id, ()))
@@ -60,7 +79,7 @@ class SchedulerPolicy(Rule):
                     "could decide to switch off. The estimate is too large for an off step, never too small."
                 ),
                 refactor="Decide on or off before the estimate and use the matching one; the larger is safe.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 formula=f"speculative: {show(wide[0][1])}",
                 only=paths_of(universe, [fn.id]),
                 weight=4,
@@ -72,13 +91,20 @@ class SchedulerPolicy(Rule):
         by_function: dict[str, list[Branch]] = defaultdict(list)
         for branch in universe.branches:
             fn = universe.fn(branch)
-            if fn.side == SCHEDULER and fn.per_step and not _elsewhere(universe, fn) and branch.reading.scope == "process" and fn.id not in taken:
+            if (
+                fn.side == SCHEDULER
+                and fn.per_step
+                and not _elsewhere(universe, fn)
+                and branch.reading.scope == "process"
+                and fn.id not in taken
+            ):
                 by_function[fn.id].append(branch)
         policy = universe.fields("scheduler_policy")
         for function, branches in sorted(by_function.items()):
             facts, fn = universe.facts[function], universe.fns[function]
             inside = [
-                a for a in facts.accesses
+                a
+                for a in facts.accesses
                 if a.field in policy and (a.via in {b.line for b in branches} or a.line in _lines(branches))
             ]
             inside += [a for a in facts.accesses if a.field in policy and a.regime is not None]
@@ -91,14 +117,15 @@ class SchedulerPolicy(Rule):
                 kind=self.kind,
                 title="Requests are ordered or mixed by the process's algorithm",
                 producers=decides(universe, function, [b.line for b in branches]),
-                consumers=sites(inside, lambda x: reads_of(x) if hasattr(x, "field") else "sorts requests", 4) + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
+                consumers=sites(inside, lambda x: reads_of(x) if hasattr(x, "field") else "sorts requests", 4)
+                + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
                 binding_time="per step",
                 why=(
                     "Requests are treated differently while the process has an algorithm, because speculation's batches can only be "
                     "cut or mixed in certain ways. Off steps keep the restriction."
                 ),
                 refactor="None needed for correctness; relax it for batches that are off.",
-                verdicts={d: (SOFT, reason) for d in "ABC"},
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 only=paths_of(universe, [function]),
                 weight=1,
             )
@@ -106,7 +133,8 @@ class SchedulerPolicy(Rule):
     def limits(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("scheduler_policy", "limits")
         chosen = [
-            a for a in universe.written(names)
+            a
+            for a in universe.written(names)
             if universe.is_args(universe.fn(a)) and (a.regime == "spec" or _after_config(universe, a))
         ]
         reads = [a for a in reads_after(universe, names) if universe.fn(a).side == SCHEDULER or universe.fn(a).at_start]
@@ -121,14 +149,16 @@ class SchedulerPolicy(Rule):
             binding_time="process start",
             why="With an algorithm and no limit given, few requests are let run. Off steps could take many more.",
             refactor="Set the limit for plain steps, and size pools and graphs for it.",
-            verdicts={d: (SOFT, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             weight=2,
         )
 
 
 def _elsewhere(universe: Universe, fn: Fn) -> bool:
     """Whether a function belongs to another part of the engine that a rule of its own looks at."""
-    return universe.elsewhere(fn) or not set(fn.module.split(".")) & universe.vocabulary.names("scheduler_policy", "modules")
+    return universe.elsewhere(fn) or not set(fn.module.split(".")) & universe.vocabulary.names(
+        "scheduler_policy", "modules"
+    )
 
 
 def _line_towards(universe: Universe, caller: Fn, fn: Fn) -> int:

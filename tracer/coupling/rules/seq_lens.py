@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.query import (
+    BATCHES,
+    held_by,
+    is_copy,
+    plain_writes,
+    reads_of,
+    spec_writes,
+    step_reads,
+    writes_of,
+)
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 

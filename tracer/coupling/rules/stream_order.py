@@ -24,7 +24,9 @@ class StreamOrder(Rule):
             waited = [a for a in reads if a.how in ("call", "test", "read")]
             if not writes or not waited:
                 continue
-            reason = "nobody records it in an off step: the wait is skipped, and lengths are read before they are written"
+            reason = (
+                "nobody records it in an off step: the wait is skipped, and lengths are read before they are written"
+            )
             yield Finding(
                 kind=self.kind,
                 title=f"The scheduler waits for {name}, which speculation records",
@@ -70,11 +72,10 @@ class StreamOrder(Rule):
 
     def overlap(self, universe: Universe) -> Iterator[Finding]:
         """Tensors that live on two streams: recorded on one, replaced on the other."""
-        recorded = [
-            c for c in universe.calls.get("record_stream", ()) if universe.fn(c).side in (SCHEDULER, WORKER)
-        ]
+        recorded = [c for c in universe.calls.get("record_stream", ()) if universe.fn(c).side in (SCHEDULER, WORKER)]
         replaced = [
-            a for a in universe.written(universe.fields("seq_lens") | universe.vocabulary.spec.info_fields)
+            a
+            for a in universe.written(universe.fields("seq_lens") | universe.vocabulary.spec.info_fields)
             if universe.fn(a).side == SCHEDULER and a.regime == "spec" and universe.fn(a).per_step
         ]
         if not recorded or not replaced:

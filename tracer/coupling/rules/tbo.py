@@ -20,26 +20,31 @@ class TwoBatchOverlap(Rule):
         fields = universe.fields("tbo")
         parts = universe.vocabulary.names("tbo", "modules")
         inside = {
-            fn.id for fn in universe.fns.values()
+            fn.id
+            for fn in universe.fns.values()
             if set(fn.module.split(".")) & parts or universe.is_a(fn.cls, universe.vocabulary.names("tbo", "classes"))
         }
         words = universe.vocabulary.spec
         reads = [
-            a for a in universe.read(words.info_fields | words.widths | {"custom_mask"})
+            a
+            for a in universe.read(words.info_fields | words.widths | {"custom_mask"})
             if a.function in inside and universe.fn(a).per_step
         ]
         branches = [b for b in universe.branches if b.function in inside and universe.fn(b).per_step]
         if not reads and not branches:
             return
         flags = step_reads(universe, fields, (TARGET, SCHEDULER))
-        producers = [s for f in sorted({b.function for b in branches}) for s in decides(universe, f, [b.line for b in branches])]
+        producers = [
+            s for f in sorted({b.function for b in branches}) for s in decides(universe, f, [b.line for b in branches])
+        ]
         producers += sites(reads, reads_of, 4)
         reason = "all ranks must cut by the same mode: a rank in an off step cuts by one token a request"
         yield Finding(
             kind=self.kind,
             title="Two-batch overlap cuts a batch by the tokens of its speculative stage",
             producers=producers,
-            consumers=sites([a for a in flags if a.function not in inside], reads_of, 4) + sites(flags, reads_of, 3)
+            consumers=sites([a for a in flags if a.function not in inside], reads_of, 4)
+            + sites(flags, reads_of, 3)
             + sites([a for a in reads], reads_of, 2),
             binding_time="per step",
             why=(

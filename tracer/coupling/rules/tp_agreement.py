@@ -19,24 +19,39 @@ class TpAgreement(Rule):
         """Where requests are made alike on all ranks, and where speculation's own code has ranks agree."""
         names = universe.vocabulary.names("tp_agreement", "collectives")
         calls = [
-            c for name in sorted(names) for c in universe.calls.get(name, ())
+            c
+            for name in sorted(names)
+            for c in universe.calls.get(name, ())
             if universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
         ]
-        shared = [c for c in calls if universe.fn(c).side == SCHEDULER and universe.is_a(universe.fn(c).cls, universe.vocabulary.names("worker_dispatch", "schedulers"))]
+        shared = [
+            c
+            for c in calls
+            if universe.fn(c).side == SCHEDULER
+            and universe.is_a(universe.fn(c).cls, universe.vocabulary.names("worker_dispatch", "schedulers"))
+        ]
         spec = [c for c in calls if universe.fn(c).side == WORKER]
         runs = [
-            c for found in universe.calls.values() for c in found
-            if universe.fn(c).side == SCHEDULER and universe.fn(c).per_step
-            and c.owner in universe.fields("worker_dispatch", "workers") and any(t.id in universe.entries for t in targets(universe, c))
+            c
+            for found in universe.calls.values()
+            for c in found
+            if universe.fn(c).side == SCHEDULER
+            and universe.fn(c).per_step
+            and c.owner in universe.fields("worker_dispatch", "workers")
+            and any(t.id in universe.entries for t in targets(universe, c))
         ]
         entries = [universe.fns[e] for e in sorted(universe.entries) if universe.fns[e].side == WORKER]
         if not (shared or spec) or not runs:
             return
         producers = [site(c, f"has ranks share by {c.name}", 5) for c in (*spec, *shared)]
-        consumers = [site(c, "runs the batch on every rank", 5) for c in runs] + [of(e, "takes part in each stage's collectives", 4) for e in entries]
+        consumers = [site(c, "runs the batch on every rank", 5) for c in runs] + [
+            of(e, "takes part in each stage's collectives", 4) for e in entries
+        ]
         for call in spec:
             for caller in callers(universe, universe.fn(call)):
-                consumers.append(of(caller, "goes on by what ranks agreed", 4, call_line(universe, caller, universe.fn(call))))
+                consumers.append(
+                    of(caller, "goes on by what ranks agreed", 4, call_line(universe, caller, universe.fn(call)))
+                )
         reason = "a rank that decides by local timing or memory runs other collectives than its peers, and both hang"
         yield Finding(
             kind=self.kind,
@@ -49,7 +64,7 @@ class TpAgreement(Rule):
                 "and configuration only. Draft, verify and extend each run collectives; a rank in an off step runs fewer."
             ),
             refactor="Decide from what all ranks share (batch size, accepted lengths of the result), or broadcast the decision.",
-            verdicts={d: (HARD, reason) for d in "ABC"},
+            verdicts=dict.fromkeys("ABC", (HARD, reason)),
             condition="tensor parallelism",
             weight=2,
         )

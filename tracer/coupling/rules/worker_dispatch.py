@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import callers, calls_on, decides, paths_of, reads_of, show, start_writes, targets, writes_of
+from sgltrace.coupling.query import (
+    callers,
+    calls_on,
+    decides,
+    paths_of,
+    reads_of,
+    show,
+    start_writes,
+    targets,
+    writes_of,
+)
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
@@ -28,11 +38,13 @@ class WorkerDispatch(Rule):
         names = universe.fields("worker_dispatch", "workers")
         schedulers = universe.vocabulary.names("worker_dispatch", "schedulers")
         writes = [
-            a for a in start_writes(universe, names)
+            a
+            for a in start_writes(universe, names)
             if a.regime is not None and universe.is_a(universe.fn(a).cls, schedulers)
         ]
         runs = [
-            c for c in calls_on(universe, names)
+            c
+            for c in calls_on(universe, names)
             if universe.fn(c).side == SCHEDULER and universe.fn(c).per_step and _runs_batch(universe, c)
         ]
         if not writes or not runs:
@@ -75,7 +87,8 @@ class WorkerDispatch(Rule):
                 bound[name] = sides
             both = [n for n, sides in bound.items() if sides == {True, False}]
             runs = [
-                c for c in facts.calls
+                c
+                for c in facts.calls
                 if c.owner in universe.fields("worker_dispatch", "workers")
                 and any(isinstance(a.value, s.Name) and a.value.id in both for a in c.node.args)
             ]
@@ -112,24 +125,28 @@ class WorkerDispatch(Rule):
         """What the target worker does after the forward pass unless it is told that it verifies."""
         workers = universe.vocabulary.names("worker_dispatch", "target_fields")
         runs = [
-            c for c in calls_on(universe, workers)
+            c
+            for c in calls_on(universe, workers)
             if universe.fn(c).side == WORKER and universe.fn(c).per_step and _runs_batch(universe, c)
         ]
-        verifying = [c for c in runs if any(a.name and isinstance(a.value, s.Const) and a.value.value is True for a in c.node.args)]
+        verifying = [
+            c
+            for c in runs
+            if any(a.name and isinstance(a.value, s.Const) and a.value.value is True for a in c.node.args)
+        ]
         if not verifying:
             return
         bare = [
-            c for c in verifying
-            if any(isinstance(a.value, s.Const) and a.value.value is None for a in c.node.args)
+            c for c in verifying if any(isinstance(a.value, s.Const) and a.value.value is None for a in c.node.args)
         ]
         inner = {t.id: t for c in verifying for t in targets(universe, c)}
         consumers = []
         for function in sorted(inner):
             facts = universe.facts[function]
             first = universe.fns[function].params[1].name if len(universe.fns[function].params) > 1 else ""
-            consumers += sites(
-                [a for a in facts.accesses if a.owner == first and not a.write], reads_of, 6
-            ) + sites([a for a in facts.accesses if a.field in ("sampling_info", "grammars") and not a.write], reads_of, 4)
+            consumers += sites([a for a in facts.accesses if a.owner == first and not a.write], reads_of, 6) + sites(
+                [a for a in facts.accesses if a.field in ("sampling_info", "grammars") and not a.write], reads_of, 4
+            )
             consumers += [of(universe.fns[function], "goes on to sample", 3)]
         reason = "the tail that samples dereferences the worker batch, which verify's call leaves out"
         yield Finding(
@@ -153,11 +170,15 @@ class WorkerDispatch(Rule):
         names = universe.vocabulary.spec.overlap_fields
         chosen = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
         chosen = [a for a in chosen if a.regime == "spec" or _near_config(universe, a)]
-        copies = [a for a in universe.written(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).at_start]
+        copies = [
+            a for a in universe.written(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).at_start
+        ]
         reads = [a for a in universe.read(names) if universe.fn(a).side == SCHEDULER]
         if not chosen or not reads:
             return
-        reason = "without overlap an off step is slower than a plain server's: launch and processing do not run beside it"
+        reason = (
+            "without overlap an off step is slower than a plain server's: launch and processing do not run beside it"
+        )
         yield Finding(
             kind="scheduler_flags",
             title="Overlap scheduling is switched by the algorithm when the process starts",
@@ -169,8 +190,8 @@ class WorkerDispatch(Rule):
                 "loop, the relay and the class of batch. Off steps run in the loop that was chosen."
             ),
             refactor="None for correctness; v1's off steps cannot win back what overlap would give.",
-            verdicts={d: (NONE, "overlap stays on") for d in "ABC"},
-            by_path={"v1": {d: (SOFT, reason) for d in "ABC"}},
+            verdicts=dict.fromkeys("ABC", (NONE, "overlap stays on")),
+            by_path={"v1": dict.fromkeys("ABC", (SOFT, reason))},
             weight=2,
         )
 
