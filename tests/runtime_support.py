@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sgltrace.runtime import Options, RunOptions, Session, Site, run
 
-TORCH = '''
+TORCH = """
 class Size(tuple):
     pass
 
@@ -39,9 +39,9 @@ class Tensor:
         return tuple(steps)
     def cpu(self): raise RuntimeError("a synchronisation")
     item = tolist = numpy = __repr__ = cpu
-'''
+"""
 
-SCHEDULER = '''
+SCHEDULER = """
 import enum, os, signal, sys, time
 import torch
 from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
@@ -91,9 +91,9 @@ class Scheduler:
             self.process_batch_result(batch, result)
             done += 1
             report(done)
-'''
+"""
 
-WORKER = '''
+WORKER = """
 import torch
 
 class GenerationBatchResult:
@@ -108,9 +108,9 @@ class EAGLEWorkerV2:
 
     def verify(self, batch):
         return GenerationBatchResult(len(batch.reqs))
-'''
+"""
 
-MAIN = '''
+MAIN = """
 import os, sys
 from sglang.srt.managers.scheduler import Scheduler
 
@@ -118,7 +118,7 @@ def report(step):
     os.write(int(os.environ.get("REPORT_FD", "1")), b"%d\\\\n" % step)
 
 Scheduler().loop(int(sys.argv[1]), report)
-'''.replace("\\\\n", "\\n")
+""".replace("\\\\n", "\\n")
 
 FILES = {
     "torch/__init__.py": TORCH,

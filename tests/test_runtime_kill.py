@@ -26,7 +26,9 @@ Scheduler().loop(10 ** 9, lambda step: os.pwrite(out, step.to_bytes(8, "little")
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGQUIT, None], ids=["KILL", "TERM", "QUIT", "_exit"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, signal.SIGTERM, signal.SIGQUIT, None], ids=["KILL", "TERM", "QUIT", "_exit"]
+)
 @pytest.mark.parametrize("recorder", ["c", "python"])
 def test_no_completed_record_is_lost(tmp_path, monkeypatch, how, recorder):
     monkeypatch.setenv("SGLTRACE_CACHE_DIR", os.environ.get("SGLTRACE_CACHE_DIR", str(tmp_path.parent / "cache")))

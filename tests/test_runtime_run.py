@@ -43,8 +43,13 @@ def test_a_command_that_does_not_exist_is_a_usage_error(tmp_path):
 def test_arguments_streams_folder_and_group_are_the_users_own(tmp_path):
     show = "import os, sys; print([sys.argv[1:], os.getcwd(), os.getpgrp(), os.getsid(0), sys.stdin.read()])"
     process = sgltrace_run(
-        tmp_path, tmp_path / "trace", [sys.executable, "-c", show, "-x", "a b", ""], cwd=tmp_path,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        tmp_path,
+        tmp_path / "trace",
+        [sys.executable, "-c", show, "-x", "a b", ""],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     out, _ = process.communicate(b"in")
     assert out.decode().strip() == str([["-x", "a b", ""], str(tmp_path), os.getpgrp(), os.getsid(0), "in"])
@@ -77,8 +82,14 @@ def test_ctrl_c_in_a_terminal_stops_the_server_once_and_quits_at_the_second(tmp_
     )
     leader, follower = pty.openpty()
     process = sgltrace_run(
-        tmp_path, tmp_path / "trace", [sys.executable, "-c", code], stdin=follower, stdout=follower, stderr=follower,
-        start_new_session=True, preexec_fn=lambda: _control(follower),
+        tmp_path,
+        tmp_path / "trace",
+        [sys.executable, "-c", code],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: _control(follower),
     )
     os.close(follower)
     seen = _read_until(leader, b"ready")
@@ -109,11 +120,22 @@ def _read_until(fd: int, text: bytes) -> bytes:
 def test_ignored_signals_stay_ignored(tmp_path):
     code = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, signal.getsignal(signal.SIGPIPE))"
     plain = subprocess.run(
-        [sys.executable, "-c", f"import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
-         f"subprocess.run([sys.executable, '-c', {code!r}])"], capture_output=True, text=True, check=True,
+        [
+            sys.executable,
+            "-c",
+            f"import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+            f"subprocess.run([sys.executable, '-c', {code!r}])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     process = sgltrace_run(
-        tmp_path, tmp_path / "trace", [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        tmp_path,
+        tmp_path / "trace",
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     assert process.communicate()[0].decode() == plain
@@ -131,16 +153,20 @@ def test_secrets_on_the_command_line_are_blanked(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_is_told_and_the_server_runs(tmp_path):
     (tmp_path / "file").write_text("")
-    session = run(RunOptions(command=[sys.executable, "-c", "raise SystemExit(5)"], out=tmp_path / "file" / "trace"),
-                  say=lambda text: None)
+    session = run(
+        RunOptions(command=[sys.executable, "-c", "raise SystemExit(5)"], out=tmp_path / "file" / "trace"),
+        say=lambda text: None,
+    )
     assert session.exit_code == 5 and session.folder is None
     assert "nothing will be recorded" in session.problems[-1]
 
 
 def test_a_folder_that_is_removed_is_told_and_the_server_runs(tmp_path, monkeypatch):
-    code = "import shutil, sys; from sglang.srt.managers.scheduler import Scheduler\n" \
-           f"Scheduler().loop(5, lambda n: None); shutil.rmtree({str(tmp_path / 'trace')!r})\n" \
-           "Scheduler().loop(5000, lambda n: None); raise SystemExit(6)"
+    code = (
+        "import shutil, sys; from sglang.srt.managers.scheduler import Scheduler\n"
+        f"Scheduler().loop(5, lambda n: None); shutil.rmtree({str(tmp_path / 'trace')!r})\n"
+        "Scheduler().loop(5000, lambda n: None); raise SystemExit(6)"
+    )
     session = trace_server(tmp_path, monkeypatch, "1", files={"server.py": code})
     assert session.exit_code == 6
     assert any("was removed" in problem for problem in session.problems)
@@ -148,8 +174,10 @@ def test_a_folder_that_is_removed_is_told_and_the_server_runs(tmp_path, monkeypa
 
 def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path, monkeypatch):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-    files = {"server.py": limit + "from sglang.srt.managers.scheduler import Scheduler\n"
-                                  "Scheduler().loop(50, lambda n: None); raise SystemExit(4)"}
+    files = {
+        "server.py": limit + "from sglang.srt.managers.scheduler import Scheduler\n"
+        "Scheduler().loop(50, lambda n: None); raise SystemExit(4)"
+    }
     session = trace_server(tmp_path, monkeypatch, files=files)
     assert session.exit_code == 4
     assert any("stopped early" in problem and "large" in problem for problem in session.problems)
@@ -188,7 +216,9 @@ def test_a_probe_that_raises_switches_its_site_off_and_nothing_else(tmp_path, mo
         "step(Odd()); step(Odder()); Scheduler().loop(5, lambda n: None)\n"
     )
     session = trace_server(
-        tmp_path, monkeypatch, files={"sglang/odd.py": odd, "server.py": main},
+        tmp_path,
+        monkeypatch,
+        files={"sglang/odd.py": odd, "server.py": main},
         own_sites=[own_site("sglang.odd:step", "arg.x.y.z,return")],
     )
     assert session.exit_code == 0
@@ -212,20 +242,26 @@ def test_an_environment_of_its_own_is_named(tmp_path):
 
 
 def test_the_users_own_sitecustomize_runs(tmp_path, monkeypatch):
-    files = {"sitecustomize.py": "import builtins; builtins.mine = __file__\n",
-             "server.py": "import sitecustomize; assert mine == sitecustomize.__file__; raise SystemExit(9)"}
+    files = {
+        "sitecustomize.py": "import builtins; builtins.mine = __file__\n",
+        "server.py": "import sitecustomize; assert mine == sitecustomize.__file__; raise SystemExit(9)",
+    }
     assert trace_server(tmp_path, monkeypatch, files=files).exit_code == 9
 
 
 def test_the_second_door_attaches_where_site_does_not_run(tmp_path, monkeypatch):
-    files = {"server.py": "from importlib.metadata import entry_points\n"
-                          "import sglang.srt.managers.scheduler as s\n"
-                          "for e in entry_points(group='sglang.srt.plugins'): e.load()()\n"
-                          "s.Scheduler().loop(4, lambda n: None)\n"}
+    files = {
+        "server.py": "from importlib.metadata import entry_points\n"
+        "import sglang.srt.managers.scheduler as s\n"
+        "for e in entry_points(group='sglang.srt.plugins'): e.load()()\n"
+        "s.Scheduler().loop(4, lambda n: None)\n"
+    }
     server = make_server(tmp_path / "server", files)
     monkeypatch.setenv("PYTHONPATH", str(server))
-    session = run(RunOptions(command=[sys.executable, "-S", str(server / "server.py")], out=tmp_path / "trace"),
-                  say=lambda text: None)
+    session = run(
+        RunOptions(command=[sys.executable, "-S", str(server / "server.py")], out=tmp_path / "trace"),
+        say=lambda text: None,
+    )
     assert session.exit_code == 0
     process = read_trace(tmp_path / "trace").recording()[0]
     assert process.info.door == "plugin" and process.head.last_step == 4
@@ -234,7 +270,9 @@ def test_the_second_door_attaches_where_site_does_not_run(tmp_path, monkeypatch)
 def test_sites_that_are_missing_are_listed(tmp_path, monkeypatch):
     from sgltrace.runtime.plan import own_site
 
-    session = trace_server(tmp_path, monkeypatch, own_sites=[own_site("sglang.srt.managers.scheduler:Scheduler.no_such")])
+    session = trace_server(
+        tmp_path, monkeypatch, own_sites=[own_site("sglang.srt.managers.scheduler:Scheduler.no_such")]
+    )
     assert any("draft" in p and "this release has no function for" in p for p in session.problems)
     missing = read_trace(tmp_path / "trace").recording()[0].info.missing
     assert "no Scheduler.no_such" in missing[0]["why"]

@@ -34,6 +34,7 @@ class Head(msgspec.Struct, kw_only=True):
     records: int
     definitions: int
     last_step: int
+    every: int
     dropped_records: int
     dropped_segments: int
     not_taken: int
@@ -239,6 +240,8 @@ def complete_end(path: Path, loss: Loss) -> int | None:
 def _declared_size(memory: mmap.mmap, path: Path, loss: Loss) -> int | None:
     if len(memory) < wire.SEGMENT.size:
         return None
+    if not any(memory[: wire.SEGMENT_SIZE]):
+        return None  # the process ended before it had written anything here
     magic, version, _, _, size, *_ = wire.SEGMENT.unpack_from(memory)
     if magic != wire.SEGMENT_MAGIC or version != wire.VERSION:
         loss.gaps += 1

@@ -62,7 +62,9 @@ def build(target: Target) -> Path:
 
 
 def _compile(library: Path, target: Target) -> None:
-    compiler = next((found for name in (os.environ.get("CC") or "cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    compiler = next(
+        (found for name in (os.environ.get("CC") or "cc", "gcc", "clang") if (found := shutil.which(name))), None
+    )
     if compiler is None:
         raise InputError("no C compiler (cc, gcc or clang) on PATH")
     places = [place for place in (sysconfig.get_path("include"), target.include) if place]
@@ -75,7 +77,9 @@ def _compile(library: Path, target: Target) -> None:
         try:
             done = subprocess.run(
                 [compiler, *_FLAGS, f"-I{include}", str(SOURCE), "-o", str(made)],
-                capture_output=True, text=True, timeout=_TIMEOUT_S,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InputError(f"{compiler}: {error}") from None

@@ -12,7 +12,7 @@ import msgspec
 from .decode import Record
 from .observations import ListValue, ObjectValue, Observation, RankDifference, Sharing, TensorValue, Value
 from .probe import wire
-from .steps import Call, Step, steps
+from .steps import Call, steps
 from .trace import Trace
 
 _ITEM_BYTES = {
@@ -58,8 +58,14 @@ def observations(trace: Trace) -> list[Observation]:
     """Every way that every tensor looked, sorted by site, side and path."""
     seen: dict[_Look, _Seen] = {}
     for process in trace.recording():
+        batches: dict[int, tuple[str, int | None]] = {}
         for step in steps(trace, process):
+            batches[step.number] = (step.mode, step.batch_size)
+            of_step = 0
             for call in step.calls:
+                # What processes a result belongs to the step that the result came from.
+                of_step = _of_step(call) or (of_step if call.depth else 0)
+                mode, batch_size = batches.get(of_step or step.number, ("", None))
                 for side, record in (("before", call.before), ("after", call.after)):
                     if record is None or record.signature is None:
                         continue
@@ -70,8 +76,8 @@ def observations(trace: Trace) -> list[Observation]:
                             path,
                             cls,
                             field,
-                            step.mode,
-                            _batch_size(step, call),
+                            mode,
+                            batch_size,
                             call.padded,
                             record.phase,
                             msgspec.structs.replace(tensor, address=None),
@@ -114,10 +120,9 @@ def _observation(trace: Trace, look: _Look, seen: _Seen) -> Observation | None:
     )
 
 
-def _batch_size(step: Step, call: Call) -> int | None:
-    """The step's, but that of the step that a result came from where the call processes one."""
-    of_step = call.before.values().get("of_step") if call.before is not None and call.depth == 0 else None
-    return None if isinstance(of_step, int) and of_step != step.number else step.batch_size
+def _of_step(call: Call) -> int:
+    number = call.before.values().get("of_step") if call.before is not None else None
+    return number if isinstance(number, int) else 0
 
 
 def _order(o: Observation) -> tuple[object, ...]:

@@ -47,7 +47,8 @@ class Options(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the user asked of a run that concerns the probe."""
 
     steps: tuple[int, int | None] | None = None
-    every: int = 1
+    every: int = 0
+    """Record every so many steps in full; 0 to keep to a share of the time."""
     pointers: bool = False
     timeline: int = 0
     calls: int = 0
@@ -70,6 +71,8 @@ class Plan(msgspec.Struct, kw_only=True):
     """Files that could not be parsed."""
     tracked: list[str]
     """Patterns of the names of classes whose fields are recorded."""
+    not_followed: list[str] = []
+    """Fields of tracked objects whose own fields are not recorded."""
     host_values: list[str]
     """Patterns of the names of lists whose integers are recorded."""
     accepted_drafts: list[str]
@@ -94,10 +97,14 @@ class Role(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     role: str
     stage: str
-    match: list[str]
+    match: list[str] = []
+    exact: list[str] = []
+    """Functions outside of SGLang, which are not looked for."""
     before: list[str] = []
     after: list[str] = []
-    flags: list[Literal["open", "step", "process", "capture", "replay", "quiet"]] = []
+    flags: list[
+        Literal["open", "step", "process", "capture", "replay", "quiet", "light", "graph begin", "graph end"]
+    ] = []
     paths: list[str] = []
 
 
@@ -106,6 +113,7 @@ class Roles(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     site: list[Role]
     tracked: list[str]
+    not_followed: list[str]
     host_values: list[str]
     accepted_drafts: list[str]
     identity: list[str]
@@ -155,7 +163,7 @@ def make_plan(
     sites: dict[str, Site] = {}
     missing = []
     for role in known.site:
-        found = [f for f in functions if any(fnmatchcase(f, pattern) for pattern in role.match)]
+        found = role.exact or [f for f in functions if any(fnmatchcase(f, pattern) for pattern in role.match)]
         if not found:
             missing.append(role.role)
         for function in found:
@@ -189,6 +197,7 @@ def make_plan(
         roles_missing=missing,
         unreadable=unreadable,
         tracked=[*tracked_classes(), *known.tracked],
+        not_followed=known.not_followed,
         host_values=known.host_values,
         accepted_drafts=known.accepted_drafts,
         identity=known.identity,
@@ -249,7 +258,9 @@ def own_site(function: str, fields: str = "args,return") -> Site:
         (after if field.startswith("return") else before).append(field)
     # An attribute of the object may be set by the call, so it is recorded on both sides.
     after += [field for field in before if field.startswith("self.")]
-    return Site(role="own", stage="own", module=module, qualname=qualname, before=before, after=after)
+    return Site(
+        role="own", stage="own", module=module, qualname=qualname, before=before, after=after, flags=["traceable"]
+    )
 
 
 def _check_selector(field: str) -> None:

@@ -73,9 +73,20 @@ class Watcher:
         """Python processes, in order of their start."""
         return sorted((p for p in self.seen.values() if p.python), key=lambda p: (p.start, p.pid))
 
+    def _forked_from_attached(self, process: Process) -> bool:
+        """Whether it is a fork of a process that has the probe: it has it too, and writes once it records."""
+        parents = {p.pid: p for p in self.seen.values() if p.start <= process.start}
+        while (parent := parents.get(process.parent)) is not None and parent.command == process.command:
+            if (self.folder / f"{parent.name}.head").exists():
+                return True
+            if parent is process:
+                break
+            process = parent
+        return False
+
     def why_not_attached(self, process: Process) -> str | None:
         """None if the probe is in ``process``, else the reason as far as it can be told from outside."""
-        if (self.folder / f"{process.name}.head").exists():
+        if (self.folder / f"{process.name}.head").exists() or self._forked_from_attached(process):
             return None
         options = _python_options(process.command)
         for letter, meaning in (("I", "isolated mode"), ("E", "PYTHON* variables ignored"), ("S", "no site module")):

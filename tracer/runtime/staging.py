@@ -14,7 +14,7 @@ from .plan import Plan
 PROBE = Path(__file__).with_name("probe")
 _ENTRY_POINT = "[sglang.srt.plugins]\nsgltrace = sgltrace_probe.plugin:load\n"
 _METADATA = "Metadata-Version: 2.1\nName: sgltrace-probe\nVersion: 1.0\n"
-MIN_SEGMENT, MAX_SEGMENT = 256 << 10, 4 << 20
+MIN_SEGMENT, MAX_SEGMENT = 256 << 10, 1 << 20
 
 
 class RunInfo(msgspec.Struct, kw_only=True):

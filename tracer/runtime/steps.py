@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .decode import Record
-from .observations import Enumerated, ListValue, ObjectValue, Value
+from .observations import Enumerated, ListValue, Value
 from .plan import Site
 from .probe import wire
 from .trace import ProcessTrace, Trace
@@ -143,10 +143,8 @@ def _note(trace: Trace, roles: _Roles, held: dict[int, Step], step: Step, call: 
             _accept(held, _of_step(stack) or step.number, list(lengths.values))
     elif call.site in roles.result and call.after is not None:
         for name, value in call.after.values().items():
-            if isinstance(value, ObjectValue) and name.startswith("arg."):
-                accepted = _accepted(trace, value)
-                if accepted is not None:
-                    _accept(held, _of_step(stack) or step.number, accepted)
+            if name.rpartition(".")[2] in trace.plan.accepted_drafts and isinstance(value, ListValue) and value.values:
+                _accept(held, _of_step(stack) or step.number, [n + 1 for n in value.values])
 
 
 def _of_step(stack: list[Call]) -> int | None:
@@ -161,14 +159,6 @@ def _accept(held: dict[int, Step], number: int, lengths: list[int]) -> None:
     step = held.get(number)
     if step is not None and step.accept_lens is None:
         step.accept_lens = lengths
-
-
-def _accepted(trace: Trace, result: ObjectValue) -> list[int] | None:
-    for name in trace.plan.accepted_drafts:
-        drafts = result.fields.get(name)
-        if isinstance(drafts, ListValue) and drafts.values:
-            return [n + 1 for n in drafts.values]
-    return None
 
 
 def _list(values: dict[str, Value], name: str) -> list[int] | None:

@@ -17,9 +17,12 @@ enum { WARM_UP, EAGER, CAPTURE, REPLAY };
 enum { NONE, OTHER, TENSOR, FLAG, ENUM, NESTED, INT, LIST };
 enum { MAX_INTS = 4096, MAX_DEPTH = 3, MAX_LIST = 256, MAX_SEQUENCE = 16, RECORD_SIZE = 32 };
 
-enum { F_CAPTURE = 1, F_REPLAY = 2, F_GRAPH_BEGIN = 4, F_GRAPH_END = 8, F_TURN = 16, F_RESULT = 32, F_QUIET = 64 };
+enum { F_CAPTURE = 1, F_REPLAY = 2, F_GRAPH_BEGIN = 4, F_GRAPH_END = 8, F_TURN = 16, F_RESULT = 32, F_QUIET = 64,
+       F_LIGHT = 128,
+       F_AFTER = F_CAPTURE | F_REPLAY | F_GRAPH_BEGIN | F_GRAPH_END | F_TURN | F_RESULT };
+enum { OFF, LIGHT, FULL };
 enum { MAX_FIELDS = 256, MAX_WORDS = 1024, MAX_THREADS = 256, MAX_CHAIN = 64,
-       MAX_SIGNATURES = 20000, MAX_VALUES = 64, COST_SAMPLE = 8 };
+       MAX_SIGNATURES = 20000, MAX_VALUES = 64 };
 
 /* The part of DLPack's exchange table that is used (dlpack.h). */
 typedef struct { uint32_t major, minor; } DLVersion;
@@ -36,7 +39,7 @@ typedef struct {
 typedef struct Layout {
     struct Layout *next;
     PyObject *owner;            /* a type, or NULL for a side of a site */
-    int count, step_count;
+    int count, step_count, deep; /* deep: describing it may run Python */
     uint32_t number;
     PyObject **names;           /* strong references, `count` of them; then the types */
     PyObject **types;
@@ -66,9 +69,9 @@ static int pointers;
 static uint8_t *stream, *head;
 static uint64_t stream_at, stream_end;
 static uint32_t generation = 1, step_now;
-static int active, stepped, inside, forget_soon;
+static int level, stepped, inside, forget_soon;
 static struct { uint32_t number, generation; } defined[1 << 14];
-static uint64_t records, not_taken, warm_ns, warm, cold_ns, cold, slow_calls;
+static uint64_t records, not_taken, spent_ns, warm_ns, warm, cold_ns, cold, slow_calls;
 static struct { int records, step, not_taken, warm_ns, warm, cold_ns, cold; } head_at;
 
 static Site **sites;
@@ -323,6 +326,7 @@ static Layout *new_layout(Layout **chain, PyObject *owner, PyObject *title, PyOb
         layout->steps[i].index = (uint16_t)index;
         layout->steps[i].kind = (uint8_t)kind;
         layout->steps[i].keep = (uint8_t)keep;
+        layout->deep |= kind == NESTED || kind == LIST;
     }
     for (int i = 0; i < count; i++) {
         layout->types[i] = (PyObject *)Py_TYPE(values[i]);
@@ -345,6 +349,9 @@ done:
 
 static int64_t describe(Layout **chain, PyObject *owner, PyObject *title, PyObject **names, PyObject *names_tuple,
                         PyObject **values, int count, Ints *ints, int depth);
+
+static int64_t describe_as(const Layout *layout, PyObject *title, PyObject **names, PyObject *names_tuple,
+                           PyObject **values, int count, Ints *ints, int depth);
 
 static int add_int(Ints *ints, int64_t value) {
     if (ints->count >= MAX_INTS) { PyErr_SetString(PyExc_OverflowError, "too many integers in a record"); return -1; }
@@ -400,16 +407,13 @@ static int64_t describe_object(PyObject *value, Ints *ints, int depth) {
     PyObject *name, *field;
     while (PyDict_Next(fields, &position, &name, &field)) {
         if (count == MAX_FIELDS) {
-            for (int i = 0; i < count; i++) Py_DECREF(values[i]);
             Py_DECREF(fields);
             return ask_python(on_object, value, NULL, depth, ints);
         }
-        Py_INCREF(field);
         names[count] = name;
         values[count++] = field;
     }
     number = describe(chain_of(type), type, type, names, NULL, values, count, ints, depth);
-    for (int i = 0; i < count; i++) Py_DECREF(values[i]);
     Py_DECREF(fields);
     return number;
 }
@@ -435,12 +439,23 @@ static int64_t describe_list(PyObject *list, Ints *ints, int keep, int depth) {
     return ask_python(on_list, list, keep ? Py_True : Py_False, depth, ints);
 }
 
+/* `values` are borrowed from an object that another thread may change as soon as Python runs. */
 static int64_t describe(Layout **chain, PyObject *owner, PyObject *title, PyObject **names, PyObject *names_tuple,
                         PyObject **values, int count, Ints *ints, int depth) {
-    uint64_t words[MAX_WORDS];
     Layout *layout = find_layout(chain, owner, names, values, count);
+    if (layout != NULL && !layout->deep)
+        return describe_as(layout, title, names, names_tuple, values, count, ints, depth);
+    int64_t number = -1;
+    for (int i = 0; i < count; i++) Py_INCREF(values[i]);
     if (layout == NULL) layout = new_layout(chain, owner, title, names, names_tuple, values, count, depth);
-    if (layout == NULL) return -1;
+    if (layout != NULL) number = describe_as(layout, title, names, names_tuple, values, count, ints, depth);
+    for (int i = 0; i < count; i++) Py_DECREF(values[i]);
+    return number;
+}
+
+static int64_t describe_as(const Layout *layout, PyObject *title, PyObject **names, PyObject *names_tuple,
+                           PyObject **values, int count, Ints *ints, int depth) {
+    uint64_t words[MAX_WORDS];
     int used = 1;
     words[0] = layout->number;
     for (int i = 0; i < layout->step_count; i++) {
@@ -663,11 +678,13 @@ static int record(int kind, Site *site, Side *side, int thread, PyObject *args, 
     state->busy = 0;
     inside--;
     if (failed) return -1;
+    uint64_t cost = now_ns() - time;
+    spent_ns += cost;
     if (slow_calls != slow_before) {
-        put(head_at.cold_ns, cold_ns += now_ns() - time);
+        put(head_at.cold_ns, cold_ns += cost);
         put(head_at.cold, ++cold);
-    } else if (records % COST_SAMPLE == 0) {
-        put(head_at.warm_ns, warm_ns += now_ns() - time);
+    } else {
+        put(head_at.warm_ns, warm_ns += cost);
         put(head_at.warm, ++warm);
     }
     return 0;
@@ -685,7 +702,8 @@ static int this_thread(void) {
 }
 
 static int wanted(const Site *site, const Thread *thread) {
-    return active && !thread->graphs && (!thread->captures || site->flags & F_CAPTURE);
+    if (thread->graphs || (level != FULL && (level == OFF || !(site->flags & F_LIGHT)))) return 0;
+    return !thread->captures || site->flags & F_CAPTURE;
 }
 
 static void leave(const Site *site, Thread *thread, int raised) {
@@ -730,7 +748,9 @@ static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t 
     if (site->flags & F_CAPTURE) thread->captures++;
     if (site->flags & F_REPLAY) thread->replays++;
     if (site->flags & F_GRAPH_BEGIN) thread->graphs++;
-    if (!(site->flags & F_QUIET) && wanted(site, thread) &&
+    if (!wanted(site, thread)) {
+        if (!(site->flags & F_AFTER)) Py_RETURN_NONE; /* nothing is left to do when it returns */
+    } else if (!(site->flags & F_QUIET) &&
         record(ENTER, site, &site->side[0], number, given[1], given[2], Py_None) < 0) {
         leave(site, thread, 0);
         return fail(site);
@@ -894,9 +914,13 @@ static PyObject *fast_has_room(PyObject *self, PyObject *length) {
 
 static PyObject *fast_set_step(PyObject *self, PyObject *args) {
     unsigned int step;
-    if (!PyArg_ParseTuple(args, "Ipp", &step, &active, &stepped)) return NULL;
+    if (!PyArg_ParseTuple(args, "Iip", &step, &level, &stepped)) return NULL;
     step_now = step;
     Py_RETURN_NONE;
+}
+
+static PyObject *fast_spent(PyObject *self, PyObject *unused) {
+    return Py_BuildValue("KK", (unsigned long long)spent_ns, (unsigned long long)cold);
 }
 
 static PyObject *fast_counters(PyObject *self, PyObject *unused) {
@@ -925,7 +949,8 @@ static PyMethodDef methods[] = {
     {"stream", fast_stream, METH_VARARGS, "Write into other memory."},
     {"append", fast_append, METH_O, "Write a packed record."},
     {"has_room", fast_has_room, METH_O, "Whether a record of so many bytes fits."},
-    {"set_step", fast_set_step, METH_VARARGS, "The step, whether it is recorded, whether there was one."},
+    {"set_step", fast_set_step, METH_VARARGS, "The step, how much of it is recorded, whether there was one."},
+    {"spent", fast_spent, METH_NOARGS, "What all records took, in ns, and how many had something new."},
     {"counters", fast_counters, METH_NOARGS, "Records, records not taken, and the cost of warm and of cold ones."},
     {"abandon", fast_abandon, METH_NOARGS, "Let go of the memory after a fork."},
     {NULL, NULL, 0, NULL},

@@ -18,6 +18,7 @@ from typing import Any
 from .describe import Describer, read_attribute
 from .fast import FastProbe, load
 from .hooks import CannotWrap, wrap_site
+from .pace import AUTO, Pace
 from .probe import Probe, Site
 from .recorder import Recorder
 
@@ -35,14 +36,12 @@ class Attachment:
         self.plan = plan
         options = plan["options"]
         steps = options.get("steps")
-        describer = Describer(recorder, plan["tracked"], plan["host_values"], bool(options.get("pointers")))
-        window, every = (steps[0], steps[1]) if steps else None, int(options.get("every") or 1)
-        fast = load()
-        self.probe = (
-            Probe(recorder, describer, window, every)
-            if fast is None
-            else FastProbe(fast, recorder, describer, window, every)
+        describer = Describer(
+            recorder, plan["tracked"], plan["host_values"], bool(options.get("pointers")), plan["not_followed"]
         )
+        pace = Pace((steps[0], steps[1]) if steps else None, int(options.get("every") or AUTO))
+        fast = load()
+        self.probe = Probe(recorder, describer, pace) if fast is None else FastProbe(fast, recorder, describer, pace)
         self.probe.on_problem = self.note
         self.probe.on_process = self.process_known
         self.info: dict[str, Any] = {
@@ -72,6 +71,7 @@ class Attachment:
         """A module of the plan has run: wrap its sites."""
         self.probe.modules_loaded()
         self.info["sources"][module.__name__] = getattr(module, "__file__", None)
+        self.info["dlpack"] = getattr(self.probe, "dlpack", False)
         for number, planned in self._by_module.get(module.__name__, ()):
             site = Site(number, f"{planned['module']}:{planned['qualname']}", frozenset(planned.get("flags", ())))
             try:

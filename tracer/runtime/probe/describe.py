@@ -70,14 +70,22 @@ class Describer:
 
     ``tracked`` are patterns of class names (subclasses count) whose fields are recorded;
     ``host_values`` are patterns of names whose lists of int are recorded with their values, other lists only with
-    their length.
+    their length; ``not_followed`` are fields of tracked objects whose own fields are not recorded.
     """
 
-    def __init__(self, recorder: Recorder, tracked: Iterable[str], host_values: Sequence[str], pointers: bool) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        tracked: Iterable[str],
+        host_values: Sequence[str],
+        pointers: bool,
+        not_followed: Iterable[str] = (),
+    ) -> None:
         self.recorder = recorder
         self.tracked = tuple(tracked)
         self.host_values = tuple(host_values)
         self.pointers = pointers
+        self.not_followed = frozenset(not_followed)
         self._texts: dict[str, int] = {}
         self._layouts: dict[Any, Layout] = {}
         self._tensors: dict[Any, int] = {}
@@ -95,6 +103,7 @@ class Describer:
         return self.describe(owner, names, values, ints, 0)
 
     def forget(self) -> None:
+        """Start anew with definitions."""
         self.recorder.forget_definitions()
         for held in (self._texts, self._layouts, self._tensors, self._signatures):
             held.clear()
@@ -102,6 +111,7 @@ class Describer:
     def describe(
         self, owner: str | type, names: Sequence[str], values: Sequence[Any], ints: list[int], depth: int
     ) -> int:
+        """As ``values``, at ``depth`` below the record."""
         layout = self.layout(owner, names, values)
         key: list[Any] = [layout]
         for index, kind, keep in layout.steps:
@@ -137,6 +147,7 @@ class Describer:
         return layout
 
     def nested(self, value: Any, ints: list[int], depth: int) -> int:
+        """The signature of a tuple or a tracked object; 0 where it lies too deep."""
         if depth > MAX_DEPTH:
             return 0
         if type(value) is tuple:
@@ -147,6 +158,7 @@ class Describer:
         return self.describe(type(value), names, values, ints, depth)
 
     def listed(self, value: list[Any], ints: list[int], keep: bool, depth: int) -> int:
+        """Append a list's length or integers to ``ints``; the signature of its tensors, 0 where it has none."""
         count = len(value)
         if keep and count <= MAX_LIST:
             kinds = set(map(type, value))
@@ -213,6 +225,8 @@ class Describer:
         steps = []
         for index, (name, value) in enumerate(zip(names, values, strict=True)):
             kind = self._kind(type(value))
+            if kind == wire.NESTED and name in self.not_followed:
+                kind = wire.OTHER
             keep = kind == wire.LIST and any(fnmatch.fnmatchcase(name, p) for p in self.host_values)
             if kind not in (wire.NONE, wire.OTHER):
                 steps.append((index, kind, keep))

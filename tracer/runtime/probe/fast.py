@@ -9,13 +9,24 @@ from typing import Any
 
 from . import wire
 from .describe import ORDINALS, UNREAD, Describer, read_attribute
+from .pace import FULL, Pace
 from .probe import Probe, Site
 from .recorder import Recorder
 from .selectors import EVERY, Selector
 
 # As in _fast.c.
-_FLAGS = {"capture": 1, "replay": 2, "graph begin": 4, "graph end": 8, "open": 16, "step": 16 | 32, "process": 32,
-          "quiet": 64}
+_FLAGS = {
+    "capture": 1,
+    "replay": 2,
+    "graph begin": 4,
+    "graph end": 8,
+    "open": 16,
+    "step": 16 | 32,
+    "process": 32,
+    "quiet": 64,
+    "traceable": 0,
+    "light": 128,
+}
 
 
 def load() -> Any:
@@ -32,16 +43,14 @@ def load() -> Any:
 class FastProbe(Probe):
     """Wrappers call C; Python is called for what is new, for steps, and for failures."""
 
-    def __init__(
-        self, fast: Any, recorder: Recorder, describer: Describer, steps: tuple[int, int | None] | None, every: int
-    ) -> None:
-        super().__init__(recorder, describer, steps, every)
+    def __init__(self, fast: Any, recorder: Recorder, describer: Describer, pace: Pace | None = None) -> None:
+        super().__init__(recorder, describer, pace)
         self.fast = fast
         self._handles: dict[int, int] = {}
         self._torch: Any = None
         self._set_up()
         recorder.fast = fast
-        fast.set_step(0, True, False)
+        fast.set_step(0, FULL, False)
 
     def modules_loaded(self) -> None:
         """As ``Probe.modules_loaded``: tensors are read through torch's C interface as soon as it is there."""
@@ -52,15 +61,30 @@ class FastProbe(Probe):
         describer, recorder = self.describer, self.recorder
         self._torch = torch = sys.modules.get("torch")
         tensor: Any = getattr(torch, "Tensor", None)
-        self.fast.setup(
-            self._layout, describer.describe, describer.nested, self._listed, recorder.make_ready, self.turn,
-            self.returned, self.failed, read_attribute, describer.forget, UNREAD, ORDINALS, EVERY,
-            getattr(tensor, "__dlpack_c_exchange_api__", None), getattr(torch, "_C", None), describer.pointers,
-            ("raised",), _counter_places(),
+        self.dlpack = self.fast.setup(
+            self._layout,
+            describer.describe,
+            describer.nested,
+            self._listed,
+            recorder.make_ready,
+            self.turn,
+            self.returned,
+            self.failed,
+            read_attribute,
+            describer.forget,
+            UNREAD,
+            ORDINALS,
+            EVERY,
+            getattr(tensor, "__dlpack_c_exchange_api__", None),
+            getattr(torch, "_C", None),
+            describer.pointers,
+            ("raised",),
+            _counter_places(),
         )
 
-    def _layout(self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int
-                ) -> tuple[int, tuple[tuple[int, int, bool], ...]]:
+    def _layout(
+        self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int
+    ) -> tuple[int, tuple[tuple[int, int, bool], ...]]:
         layout = self.describer.layout(owner, names, values)
         return layout.number, layout.steps
 
@@ -73,7 +97,10 @@ class FastProbe(Probe):
         for flag in site.flags:
             flags |= _FLAGS[flag]
         handle = self.fast.site(
-            site, site.number, flags, _side(site.before_owner, site.before_names, site.before),
+            site,
+            site.number,
+            flags,
+            _side(site.before_owner, site.before_names, site.before),
             _side(site.after_owner, site.after_names, site.after),
         )
         self._handles[site.number] = handle
@@ -84,12 +111,10 @@ class FastProbe(Probe):
         super().failed(site, error)
         if site is not None and not site.on:
             self.fast.switch_off(self._handles[site.number])
-        if not self.active:
-            self.fast.set_step(self.recorder.step, False, True)
 
-    def _set_step(self, step: int) -> None:
-        super()._set_step(step)
-        self.fast.set_step(step, self.active, self.last_step > 0)
+    def _set_level(self, level: int) -> None:
+        super()._set_level(level)
+        self.fast.set_step(self.recorder.step, self.level, self.last_step > 0)
 
 
 def _side(owner: str, names: tuple[str, ...], selectors: tuple[Selector, ...]) -> tuple[Any, ...]:

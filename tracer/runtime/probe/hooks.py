@@ -114,12 +114,13 @@ def _parameters(function: types.FunctionType) -> list[str]:
 
 
 def _make_wrapper(probe: Probe, site: Site, function: types.FunctionType) -> Callable[..., Any]:
-    is_compiling = _is_compiling()
     name, enter, leave, raised = probe.entries(site)
+    # The scheduler's and workers' own functions are never inside of what torch.compile traces; others may be.
+    is_compiling = _is_compiling() if "traceable" in site.flags else None
 
     @functools.wraps(function)
     def sgltrace_wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if is_compiling is not None and is_compiling():
             return function(*args, **kwargs)
         thread = enter(name, args, kwargs)
         if thread is None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import wire
-from .describe import Describer
+from .describe import Describer, read_attribute
+from .pace import FULL, OFF, Pace
 from .recorder import Recorder, RecorderStopped
 from .selectors import RETURN, Selector
 
@@ -72,15 +73,13 @@ class Probe:
         self,
         recorder: Recorder,
         describer: Describer,
-        steps: tuple[int, int | None] | None = None,
-        every: int = 1,
+        pace: Pace | None = None,
     ) -> None:
         self.recorder = recorder
         self.describer = describer
-        self.steps = steps
-        self.every = every
-        self.active = True
-        self.on_step: Callable[[int, Sequence[Any]], None] | None = None
+        self.pace = pace or Pace(None, 1)
+        self.level = FULL
+        self.on_step: Callable[[int, str, int], None] | None = None
         self.on_process: Callable[[Sequence[Any]], None] | None = None
         self.on_problem: Callable[[str], None] | None = None
         self._threads: dict[int, ThreadState] = {}
@@ -141,8 +140,7 @@ class Probe:
         try:
             if isinstance(error, (RecorderStopped, OSError)) or site is None:
                 text = str(error) if isinstance(error, RecorderStopped) else f"{type(error).__name__}: {error}"
-                self.active = False
-                self.steps, self.every = (0, 0), 1
+                self._set_level(OFF)
                 if self.recorder.stopped is None:
                     self.recorder.stop(text)
             else:
@@ -152,7 +150,7 @@ class Probe:
             if self.on_problem is not None:
                 self.on_problem(text)
         except Exception:
-            self.active = False  # nothing is left to tell it to
+            self.level = OFF  # nothing is left to tell it to
 
     # Steps and phases.
 
@@ -178,12 +176,19 @@ class Probe:
     def turn(self, site: Site, args: Sequence[Any]) -> None:
         """Begin a turn or a step, if the site is where that happens."""
         if "open" in site.flags:
-            self._set_step(self.last_step + 1)
+            self.recorder.step = self.last_step + 1
+            self._set_level(self.pace.opened(self.recorder.step))
         elif "step" in site.flags:
-            self.last_step += 1
-            self._set_step(self.last_step)
+            self.last_step = self.recorder.step = self.last_step + 1
+            batch = args[1] if len(args) > 1 else None
+            requests = read_attribute(batch, "reqs")
+            kind = (
+                str(getattr(read_attribute(batch, "forward_mode"), "_name_", "")),
+                len(requests) if isinstance(requests, list) else -1,
+            )
+            self._set_level(self.pace.begun(self.last_step, kind, time.monotonic_ns(), self.recorder.spent))
             if self.on_step is not None:
-                self.on_step(self.last_step, args)
+                self.on_step(self.last_step, *kind)
 
     def returned(self, site: Site, args: Sequence[Any], result: Any) -> None:
         """Remember the step of a result, or learn what process this is, if the site is where that happens."""
@@ -203,19 +208,15 @@ class Probe:
 
     def _wanted(self, site: Site, thread: ThreadState) -> bool:
         """Whether a call is recorded here and now: nothing is inside a capture but that it began and ended."""
-        if not self.active or thread.graphs:
+        if thread.graphs or (self.level != FULL and (self.level == OFF or "light" not in site.flags)):
             return False
         return not thread.captures or "capture" in site.flags
 
-    def _set_step(self, step: int) -> None:
-        self.recorder.step = step
-        if self.recorder.stopped is not None:
-            self.active = False
-        elif self.steps is None:
-            self.active = step % self.every == 0
-        else:
-            first, last = self.steps
-            self.active = step >= first and (last is None or step < last) and (step - first) % self.every == 0
+    def _set_level(self, level: int) -> None:
+        self.level = OFF if self.recorder.stopped is not None else level
+        if self.recorder.every != self.pace.every:
+            self.recorder.every = self.pace.every
+            self.recorder.write_head()
 
     def _link(self, result: Any) -> None:
         self._links[id(result)] = self.last_step

@@ -35,7 +35,11 @@ class Selector:
     __slots__ = ("call", "name", "parts", "position", "root")
 
     def __init__(
-        self, root: int, position: int = 0, name: str | None = None, parts: tuple[str | int, ...] = (),
+        self,
+        root: int,
+        position: int = 0,
+        name: str | None = None,
+        parts: tuple[str | int, ...] = (),
         call: Callable[[Sequence[Any], dict[str, Any], Any], Any] | None = None,
     ) -> None:
         self.root = root

@@ -11,10 +11,9 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from .describe import read_attribute
 from .recorder import Recorder
 
 STEADY = 5  # steps alike in mode and batch size before a window opens
@@ -38,14 +37,11 @@ class Windows:
         self._alike = 0
         self._last: tuple[str, int] | None = None
 
-    def on_step(self, step: int, args: Sequence[Any]) -> None:
-        """A step begins; ``args`` are those of the function that runs a batch."""
+    def on_step(self, step: int, mode: str, batch_size: int) -> None:
+        """A step begins."""
         if self.open is None and not self.waiting:
             return
-        batch = args[1] if len(args) > 1 else None
-        mode = str(getattr(read_attribute(batch, "forward_mode"), "_name_", ""))
-        requests = read_attribute(batch, "reqs")
-        now = (mode, len(requests) if isinstance(requests, list) else -1)
+        now = (mode, batch_size)
         self._alike = self._alike + 1 if now == self._last else 0
         self._last = now
         if self.open is not None:

@@ -50,11 +50,24 @@ TENSOR_HEAD = struct.Struct("<III")
 
 # magic, version, pid, and the counters below; then the reason, of the length that the last one says, in UTF-8.
 # ``dropped_*`` went out of the ring; ``not_taken`` were re-entrant or too large; the recorder's own cost is that of
-# ``warm`` records (one in eight is timed) and of ``cold`` ones, in which something was seen for the first time.
-HEAD = struct.Struct("<8sII14Q")
+# ``warm`` records and of ``cold`` ones, in which something was seen for the first time.
+HEAD = struct.Struct("<8sII15Q")
 HEAD_COUNTERS = (
-    "state", "records", "definitions", "last_step", "dropped_records", "dropped_segments", "not_taken",
-    "first_segment", "next_segment", "warm_ns", "warm", "cold_ns", "cold", "reason",
+    "state",
+    "records",
+    "definitions",
+    "last_step",
+    "every",
+    "dropped_records",
+    "dropped_segments",
+    "not_taken",
+    "first_segment",
+    "next_segment",
+    "warm_ns",
+    "warm",
+    "cold_ns",
+    "cold",
+    "reason",
 )
 HEAD_SIZE = 4096
 ARMED, RECORDING, STOPPED, ENDED = 0, 1, 2, 3
