@@ -29,18 +29,25 @@ class Context:
         self.editor = EditorLinks(options.editor, options.source_path)
         self.runs: list[Run] = sorted(options.runs, key=lambda run: run.name)
         self.paths: list[str] = [path for path in PATHS if index.entry_points.get(path)]
-        self.shown = sorted(self._with_page(), key=lambda function: function.id)
+        self.shown = sorted(self._with_page(every=not options.single_file), key=lambda function: function.id)
         self.modules = self._modules()
         pages = {function.id: file for file, functions in self.modules.items() for function in functions}
         self.links = Links(index.source, pages, [point.id for point in index.coupling_points])
 
-    def _with_page(self) -> list[Function]:
-        """Functions on a path, and those at an end of something that another page shows."""
-        named = {function.id for function in self.index.functions if function.paths}
+    def _with_page(self, every: bool) -> list[Function]:
+        """``every`` function on a path, and those at an end of something that another page shows.
+
+        Else, for one file of bearable size, these and the functions on the way from the event loop to them.
+        """
+        named = {function.id for function in self.index.functions if function.paths and every}
         for place in self._places():
             named.add(place.function)
         for worker in self.index.off_steps:
             named.add(worker.function)
+        for path in self.paths:
+            named.update(filter(None, (self.index.entry_points[path],)))
+            routes = [] if every else [self.graph.route(path, name) for name in sorted(named)]
+            named.update(hop.caller for route in routes if route is not None for hop in route.hops)
         return [self.graph.functions[name] for name in named if name in self.graph.functions]
 
     def _modules(self) -> dict[str, list[Function]]:

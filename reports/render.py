@@ -16,6 +16,7 @@ from sgltrace.model import Index
 from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.options import RenderResult, ReportOptions
+from sgltrace.reports.single import PackedSite
 from sgltrace.reports.site import Site, environment, script_safe
 from sgltrace.reports.source import Source
 from sgltrace.reports.text import ROOT
@@ -47,9 +48,18 @@ def render(index: Index, source: Source | None, out: Path, options: ReportOption
     context = Context(index, source, options)
     env = environment()
     env.globals |= _shared(context, env)
+    names = _names(context)
+    if options.single_file:
+        packed = PackedSite(out, env)
+        _pages(context, packed)
+        views = ModulePages(context, env)
+        for file in context.modules:
+            packed.page(file, "module.html", page="functions", view=views.page(file))
+        packed.finish(names)
+        return RenderResult(out / "index.html", packed.files, packed.bytes)
     site = Site(out, env)
     site.assets()
-    site.write_bytes("assets/names.js", _names(context).encode())
+    site.write_bytes("assets/names.js", f"sgl.names = {names};\n".encode())
     _pages(context, site)
     files, written = _modules(context, out, env, options.jobs)
     return RenderResult(out / "index.html", site.files + files, site.bytes + written)
@@ -116,7 +126,9 @@ def _pages(context: Context, site: Site) -> None:
     for run in runs:
         site.page(run.file, "run.html", page="runs", view=run)
     site.page("contract.html", "contract.html", page="contract", contract=contract(context))
-    site.page("tensors.html", "tensors.html", page="tensors", stages=stages(context))
+    found = stages(context)
+    names = list(dict.fromkeys(stage.name for stage in found))
+    site.page("tensors.html", "tensors.html", page="tensors", stages=found, names=names)
     site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
     site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
     _function_list(context, site)
@@ -139,6 +151,8 @@ def _function_list(context: Context, site: Site) -> None:
         rows=rows,
         hues=context.hues,
         count=len(context.shown),
+        left_out=sum(bool(function.paths) for function in context.index.functions)
+        - sum(bool(function.paths) for function in context.shown),
         components=context.components,
     )
 
@@ -161,13 +175,13 @@ def _points_and_fields(context: Context, site: Site) -> None:
 
 
 def _names(context: Context) -> str:
-    """What the box "go to" searches: [name, where, address, 1 for a coupling point]."""
+    """What the box "go to" searches, as JSON: [name, where, address, 1 for a coupling point]."""
     entries: list[list[object]] = []
     for point in context.index.coupling_points:
         entries.append([point.title, point.kind, _address(context.links.point(point.id)), 1])
     for function in context.shown:
         entries.append([short(function.id), module(function.id), _address(context.links.function(function.id)), 0])
-    return "sgl.names = " + script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":"))) + ";\n"
+    return script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":")))
 
 
 def _address(link: str | None) -> str | None:

@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
 from report_node import node_file
 from sample_index import DictSource, sample_files, sample_index, sample_runs
 
 from sgltrace.reports import ReportOptions, render
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -31,6 +34,8 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     executable = chromium()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])

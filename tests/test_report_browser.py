@@ -9,8 +9,6 @@ from sample_index import DictSource, sample_files, sample_index
 
 from sgltrace.reports import ReportOptions, render
 
-pytest_plugins = ["report_browser"]
-
 SIX = 6
 
 

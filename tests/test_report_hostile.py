@@ -15,8 +15,6 @@ from sgltrace.model import CallSite, Guard, Index, Place, SkippedFile, Unresolve
 from sgltrace.reports import ReportOptions, render
 from sgltrace.reports.runs import Run
 
-pytest_plugins = ["report_browser"]
-
 EVIL = [
     "<script>window.evil = 1</script>",
     "<img src=x onerror=window.evil=2>",
@@ -71,7 +69,9 @@ def evil_report(index, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("evil") / "out"
     files = {path + ALL: data + f"\n# {ALL}\n'''{ALL}'''\n".encode() for path, data in sample_files(1, 3).items()}
     runs = msgspec.convert(poison(json.loads(msgspec.json.encode(sample_runs()))), list[Run])
-    render(index, DictSource(files), folder, ReportOptions(editor="vscode", source_path=Path("/tmp/<blink>"), runs=runs))
+    render(
+        index, DictSource(files), folder, ReportOptions(editor="vscode", source_path=Path("/tmp/<blink>"), runs=runs)
+    )
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
     return folder
 

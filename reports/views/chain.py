@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from sgltrace.model import CallEdge
+from sgltrace.model import CallEdge, CallSite
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import STEP
 from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
 
 DEEPEST = 14
-MOST = 2500
+MOST = 1200
 """Calls that are written out on one page; beyond it callees stay on their function's page, and are counted."""
 
 
@@ -39,6 +39,10 @@ class Call:
     open: bool = False
     """Whether the way to the worker leads through it, or it is the worker."""
     calls: list[Call] = field(default_factory=list)
+    shared: list[GuardText] = field(default_factory=list)
+    """Conditions of all its calls, which are not repeated at each."""
+    overrides: list[FunctionLink] = field(default_factory=list)
+    """Of a virtual call: what else may run in its place."""
     others: list[FunctionLink] = field(default_factory=list)
     """Functions called besides, which lead to no coupling point, tensor or worker."""
     left_out: int = 0
@@ -88,8 +92,9 @@ class _Builder:
         self.leaves: set[str] = set()
 
     def _notable(self, path: str) -> set[str]:
-        places = [p for t in self.context.index.tensors if t.path == path for p in (t.producer, *t.consumers)]
-        found = {place.function for place in places} | set(self.points)
+        """The path's worker, and what stands at an end of a coupling point that is hard on the path."""
+        hard = (point for point in self.context.index.coupling_points if point.severity.get(path) == "hard")
+        found = {place.function for point in hard for place in (*point.producers, *point.consumers)}
         return found | ({self.entry} if self.entry else set())
 
     def _above(self, notable: set[str]) -> set[str]:
@@ -130,13 +135,20 @@ class _Builder:
         ]
         others: dict[str, None] = {}
         inner: list[tuple[Call, str]] = []
-        for line, _, callee, site, edge in sorted(sites, key=lambda item: item[:3]):
-            if callee not in self.kept:
+        virtual: dict[tuple[int, str], Call] = {}
+        for line, _, callee, site, edge in sorted(sites, key=self._first):
+            method = (line, callee.rpartition(".")[2])
+            if edge.virtual and method in virtual:
+                virtual[method].overrides.append(function_link(self.context, callee))
+            elif callee not in self.kept:
                 others[callee] = None
             elif depth >= DEEPEST or self.count >= MOST:
                 call.left_out += 1
             else:
-                inner.append((self._call(edge, line, guard_texts(site.guards)), callee))
+                made = self._call(edge, line, guard_texts(site.guards))
+                inner.append((made, callee))
+                if edge.virtual:
+                    virtual[method] = made
         for made, callee in inner:
             call.calls.append(made)
             if callee in self.anchors:
@@ -144,9 +156,15 @@ class _Builder:
             else:
                 self._expand(made, callee, depth + 1)
         call.open = call.entry or any(made.open for made in call.calls)
+        _share_guards(call)
         call.others = [function_link(self.context, name) for name in others]
         if not call.calls and not call.others:
             self.leaves.add(identifier)
+
+    def _first(self, item: tuple[int, bool, str, CallSite, CallEdge]) -> tuple[int, bool, bool, str]:
+        """By line; of the overrides that a line may call, the worker first, and then the plainest name."""
+        line, _, callee, _, edge = item
+        return (line, edge.virtual and callee != self.entry, callee not in self.kept, callee)
 
     def _call(self, edge: CallEdge, line: int, guards: list[GuardText]) -> Call:
         self.count += 1
@@ -159,3 +177,13 @@ class _Builder:
             entry=edge.callee == self.entry,
             points=self.points.get(edge.callee, 0),
         )
+
+
+def _share_guards(call: Call) -> None:
+    """Moves the conditions that all of several calls are under to the function that makes them."""
+    if len(call.calls) < 2:
+        return
+    shared = [guard for guard in call.calls[0].guards if all(guard in made.guards for made in call.calls)]
+    for made in call.calls:
+        made.guards = [guard for guard in made.guards if guard not in shared]
+    call.shared = shared

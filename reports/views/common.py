@@ -113,6 +113,12 @@ def ordered(points: list[CouplingPoint]) -> list[CouplingPoint]:
     return sorted(points, key=key)
 
 
+def components_of(context: Context, point: CouplingPoint) -> list[str]:
+    """The components of a point's ends, in the order of a step. By its functions, as everywhere in the report."""
+    found = {context.component(place.function) for place in (*point.producers, *point.consumers)}
+    return [name for name in context.components if name in found]
+
+
 def component_pairs(context: Context, point: CouplingPoint) -> list[tuple[str, str]]:
     """Each component that fixes the value with each that relies on it."""
     fixes = {context.component(place.function) for place in point.producers}
@@ -146,8 +152,8 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
         v2=point.severity.get("v2"),
         designs={path: {design: severity(point, path, design) or "" for design in DESIGNS} for path in context.paths},
         binding_time=point.binding_time,
-        components=point.components,
-        hues=[context.hues.get(name, 0) for name in point.components],
+        components=(components := components_of(context, point)),
+        hues=[context.hues[name] for name in components],
         crossings=crossings(context, point),
         observed=observed(context, point.id),
         words=" ".join((*ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),

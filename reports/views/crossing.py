@@ -16,7 +16,9 @@ GAP = 90
 MIDDLE = 210
 MOST = 7
 """Boxes in a column; the rest are counted in the last."""
-CHARACTERS = 33
+TANGLE = 8
+"""More curves than that go through one point."""
+CHARACTERS = 31
 """That fit into a box."""
 
 
@@ -41,7 +43,8 @@ class Crossing:
     width: int
     height: int
     boxes: list[Box]
-    curves: list[str]
+    curves: list[tuple[str, bool]]
+    """Each with whether it ends in a tip."""
     text: str
     """The same in a sentence, for who does not see it."""
 
@@ -54,7 +57,7 @@ def crossing(context: Context, point: CouplingPoint) -> Crossing:
     middle = [Box(WIDTH + GAP, 0, MIDDLE, _cut(name, 27), "", name, -1, None) for name in _few(carriers)]
     tallest = max(len(left), len(right), len(middle), 1)
     left, middle, right = (_centred(column, tallest) for column in (left, middle, right))
-    curves = [_curve(a, b) for a in left for b in middle] + [_curve(a, b) for a in middle for b in right]
+    curves = _between(left, middle) + _between(middle, right)
     text = (
         f"{', '.join(box.full for box in left) or 'nothing'} fixes the value; it crosses as "
         f"{', '.join(carriers)}; {', '.join(box.full for box in right) or 'nothing'} relies on it."
@@ -88,10 +91,20 @@ def _centred(column: list[Box], rows: int) -> list[Box]:
     return [Box(b.x, top + at * ROW, b.width, b.title, b.under, b.full, b.hue, b.url) for at, b in enumerate(column)]
 
 
-def _curve(a: Box, b: Box) -> str:
-    x1, y1, x2, y2 = a.x + a.width, a.y + 20, b.x - 6, b.y + 20
+def _between(left: list[Box], right: list[Box]) -> list[tuple[str, bool]]:
+    """A curve from each to each, or, where that would be a tangle, through one point between them."""
+    if len(left) * len(right) <= TANGLE or min(len(left), len(right)) < 2:
+        return [_curve(a, b) for a in left for b in right]
+    x = (left[0].x + left[0].width + right[0].x) // 2
+    y = (left[0].y + left[-1].y) // 2 + 20
+    hub = Box(x, y - 20, 0, "", "", "", 0, None)
+    return [_curve(a, hub, 0) for a in left] + [_curve(hub, b) for b in right]
+
+
+def _curve(a: Box, b: Box, tip: int = 6) -> tuple[str, bool]:
+    x1, y1, x2, y2 = a.x + a.width, a.y + 20, b.x - tip, b.y + 20
     bend = (x2 - x1) // 2
-    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", tip > 0
 
 
 def _cut(text: str, most: int) -> str:

@@ -15,7 +15,8 @@ WIDTHS = (84, 68, 52, 40)
 """Widths of a lane in pixels, from which the widest is taken that keeps the drawing below ``WIDEST``."""
 WIDEST = 640
 DEEPEST_CALL = 5
-MOST_CALLS = 40
+MOST_CALLS = 36
+"""Calls drawn: the way to the worker, and of the rest those with the most coupling points."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def lanes(context: Context, chain: Chain) -> Lanes:
     first: dict[tuple[str, str], tuple[FunctionLink, Call]] = {}
     for caller, call in (pair for root in chain.roots for pair in _calls(root)):
         first.setdefault((caller.component, call.function.id), (caller, call))
-    crossing = list(first.values())[:MOST_CALLS]
+    worth = sorted(first, key=lambda key: (not first[key][1].open, -first[key][1].points))[:MOST_CALLS]
+    crossing = [pair for key, pair in first.items() if key in set(worth)]
     tensors = [tensor for tensor in context.index.tensors if tensor.path == path]
     named = {name for caller, call in crossing for name in (caller.component, call.function.component)}
     for tensor in tensors:
@@ -128,7 +130,7 @@ def lanes(context: Context, chain: Chain) -> Lanes:
 
 
 def _calls(call: Call, depth: int = 0) -> Iterator[tuple[FunctionLink, Call]]:
-    """Calls into another component, in the order of the source, as deep as a reader wants them at first."""
+    """Calls into another component, in the order of the source."""
     if depth >= DEEPEST_CALL:
         return
     for inner in call.calls:

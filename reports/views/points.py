@@ -87,11 +87,12 @@ class PointPage:
 def points_page(context: Context) -> PointsPage:
     """The table of all coupling points in reading order."""
     points = ordered(context.index.coupling_points)
+    rows = [point_row(context, point) for point in points]
     return PointsPage(
-        rows=[point_row(context, point) for point in points],
+        rows=rows,
         kinds=sorted({point.kind for point in points}),
         binding_times=sorted({point.binding_time for point in points}),
-        components=sorted({name for point in points for name in point.components}),
+        components=[name for name in context.components if any(name in row.components for row in rows)],
         evidence=sorted({observed(context, point.id) for point in points}),
         crossings=sorted({pair for point in points for pair in crossings(context, point)}),
     )

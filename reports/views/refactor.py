@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from sgltrace.model import DESIGNS, PHASES, CouplingPoint
+from sgltrace.model import DESIGNS, PHASES, CouplingPoint, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
 from sgltrace.reports.views.common import PlaceLink, PointRow, place_link, point_row
+
+PLACES = 8
+"""Functions named in a task."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Task:
     reason: str
     todo: str
     places: list[PlaceLink]
+    more: int
+    """Places besides, which stand on the point's page; below 1 where there are none."""
     after: list[int]
     """Numbers of the tasks that it depends on."""
     together: list[int]
@@ -56,6 +61,7 @@ def plan(context: Context, path: str, design: str) -> Plan:
     for point in order:
         cycle = cycles.get(point.id, set())
         found = severity(point, path, design) or "none"
+        places = _first_lines([*point.consumers, *point.producers])
         reasons = [v.reason for v in point.verdicts if v.path == path and v.design == design]
         tasks.append(
             Task(
@@ -64,13 +70,22 @@ def plan(context: Context, path: str, design: str) -> Plan:
                 severity=found,
                 reason=reasons[0] if reasons else point.why_it_blocks,
                 todo=point.refactor,
-                places=[place_link(context, place) for place in (*point.producers, *point.consumers)],
+                places=[place_link(context, place) for place in places[:PLACES]],
+                more=len(places) - PLACES,
                 after=sorted(numbers[name] for name in before.predecessors(point.id) if name not in cycle),
                 together=sorted(numbers[name] for name in cycle if name != point.id),
             )
         )
     hard = sum(task.severity == "hard" for task in tasks)
     return Plan(path, design, DESIGN_TEXT[design], hard, len(tasks) - hard, tasks)
+
+
+def _first_lines(places: list[Place]) -> list[Place]:
+    """The first place in each function."""
+    first: dict[str, Place] = {}
+    for place in places:
+        first.setdefault(place.function, place)
+    return list(first.values())
 
 
 def dependencies(points: list[CouplingPoint]) -> nx.DiGraph[str]:

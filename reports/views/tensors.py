@@ -33,6 +33,11 @@ class TensorRow:
     consumers: list[PlaceLink]
     seen: Seen
 
+    @property
+    def crosses(self) -> bool:
+        """Whether a part of the engine uses it that is not the one that makes it."""
+        return any(place.function.component != self.producer.function.component for place in self.consumers)
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -1,6 +1,6 @@
 // The step, call by call: open and close, and hide the conditions. Without scripts everything is open.
 "use strict";
-(function () {
+sgl.page("chain", function (signal) {
   const tools = document.getElementById("chain-tools");
   const twists = [...document.querySelectorAll(".twist")];
   tools.hidden = false;
@@ -14,7 +14,7 @@
     twists.forEach((twist) => turn(twist, twist.parentElement.classList.contains("open")));
   }
   function reveal() {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(sgl.fragment());
     if (!target) return;
     for (let at = target; at; at = at.parentElement.closest("li")) {
       const twist = at.querySelector(":scope > .twist");
@@ -31,7 +31,7 @@
   tools.querySelector("[name=guards]").addEventListener("change", (event) => {
     document.querySelectorAll(".chain").forEach((section) => section.classList.toggle("no-guards", !event.target.checked));
   });
-  window.addEventListener("hashchange", reveal);
+  window.addEventListener("hashchange", reveal, { signal });
   only();
   reveal();
-})();
+});

@@ -26,16 +26,30 @@ window.sgl = { names: null };
   };
   sgl.json = (id) => JSON.parse(document.getElementById(id).textContent);
 
+  // The fragment of the page's address. A report in one file has the page's name before it, as in #/points.html#kind=x.
+  sgl.fragment = function () {
+    const hash = location.hash.startsWith("#/") ? "#" + location.hash.split("#").slice(2).join("#") : location.hash;
+    try { return decodeURIComponent(hash.slice(1)); } catch { return hash.slice(1); }
+  };
+  // The script of a page runs when it is loaded; in a report of one file whenever its page is shown.
+  const scripts = {};
+  sgl.page = function (name, setup) {
+    scripts[name] = setup;
+    if (!page.dataset.single) setup(new AbortController().signal);
+  };
+  sgl.run = (name, signal) => scripts[name](signal);
+
   // The state of a page lives in the address, after the #, as key=value pairs.
   sgl.state = {
     read() {
-      const text = location.hash.slice(1);
+      const text = location.hash.slice(1).split("#").pop();
       return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
     },
     write(values) {
       const kept = Object.entries(values).filter(([, value]) => value !== "" && value != null);
       const hash = new URLSearchParams(kept).toString();
-      history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search);
+      const before = location.hash.startsWith("#/") ? "#" + location.hash.split("#")[1] : "";
+      history.replaceState(null, "", before || hash ? before + (hash ? "#" + hash : "") : location.pathname + location.search);
     },
   };
 
@@ -57,6 +71,7 @@ window.sgl = { names: null };
   function loadNames() {
     return new Promise((done) => {
       if (sgl.names) { done(); return; }
+      if (sgl.loadNames) { sgl.loadNames().then(done); return; }
       const script = sgl.element("script", { src: root + "assets/names.js" });
       script.addEventListener("load", done);
       document.head.append(script);
@@ -108,7 +123,7 @@ window.sgl = { names: null };
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }
       if (event.key === "ArrowUp") { choose(chosen - 1); event.preventDefault(); }
-      if (event.key === "Enter") { const link = list.querySelectorAll("a")[chosen]; if (link) link.click(); }
+      if (event.key === "Enter") { const link = list.querySelectorAll("a")[chosen]; if (link) { dialog.close(); link.click(); } }
     });
     return input;
   }

@@ -1,9 +1,9 @@
 // Tables that filter and search as one types. The choice is kept in the address; j and k go from row to row.
 "use strict";
-(function () {
+sgl.page("filter", function (signal) {
   const box = document.querySelector("[data-filter]");
   const table = document.getElementById(box.dataset.filter);
-  const rows = [...table.tBodies[0].rows];
+  const rows = [...table.querySelectorAll("tbody tr:not(.stage)")];
   const controls = [...box.querySelectorAll("select, input")];
   const output = box.querySelector("output");
   const texts = rows.map((row) => (row.textContent + " " + (row.dataset.words || "")).toLowerCase());
@@ -38,6 +38,10 @@
       row.hidden = !keep;
       count += keep;
     });
+    for (const body of table.tBodies) {
+      const head = body.querySelector(".stage");
+      if (head) head.hidden = ![...body.rows].some((row) => row !== head && !row.hidden);
+    }
     output.textContent = count === rows.length ? `${count.toLocaleString("en")} rows` : `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
   }
   function restore() {
@@ -51,10 +55,10 @@
     }
     show();
   }
-  for (const control of controls) control.addEventListener("input", () => { sgl.state.write(values()); show(); });
+  for (const control of controls) control.addEventListener("input", () => { sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
   const reset = box.querySelector("[data-reset]");
-  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); sgl.state.write({}); show(); });
-  window.addEventListener("hashchange", restore);
+  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
+  window.addEventListener("hashchange", restore, { signal });
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, select, dialog *") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key !== "j" && event.key !== "k") return;
@@ -63,6 +67,6 @@
     const next = shown[event.key === "j" ? Math.min(at + 1, shown.length - 1) : Math.max(at - 1, 0)];
     const link = next && next.querySelector("a");
     if (link) { link.focus(); event.preventDefault(); }
-  });
+  }, { signal });
   restore();
-})();
+});

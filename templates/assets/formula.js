@@ -1,6 +1,6 @@
 // Formulas evaluated in the page: a small grammar of its own, no eval. What does not parse is left as text.
 "use strict";
-(function () {
+sgl.page("formula", function (signal) {
   const DEFAULTS = { bs: 8, topk: 1, num_steps: 3, num_draft_tokens: 4, page_size: 1 };
   const KEY = "sgltrace-config";
   const CALLS = {
@@ -158,4 +158,4 @@
   }
   sgl.formula = { parse, evaluate, given, listen(listener) { listeners.push(listener); listener(given); } };
   if (form) { collect(document); build(); }
-})();
+});

@@ -1,6 +1,6 @@
 // The call graph on a canvas. Places come from the page; this draws what is in view, at the level the zoom allows.
 "use strict";
-(function () {
+sgl.page("graph", function (signal) {
   const data = sgl.json("graph-data");
   const canvas = document.getElementById("g-canvas");
   const side = document.getElementById("g-side");
@@ -173,7 +173,7 @@
   function draw() {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => { asked = false; paint(); });
+    requestAnimationFrame(() => { asked = false; if (canvas.isConnected) paint(); });
   }
   const sx = (x) => (x - view.x) * view.scale, sy = (y) => (y - view.y) * view.scale;
   function inView(x, y, w, h) {
@@ -525,12 +525,14 @@
     const wanted = state.focus && byName.get(state.focus);
     if (wanted) setFocus(wanted);
   }
-  document.addEventListener("sgl-theme", () => { readColours(); draw(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
-  new ResizeObserver(() => { if (around) fitAround(); draw(); }).observe(canvas);
-  window.addEventListener("hashchange", restore);
+  document.addEventListener("sgl-theme", () => { readColours(); draw(); }, { signal });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); }, { signal });
+  const resized = new ResizeObserver(() => { if (around) fitAround(); draw(); });
+  resized.observe(canvas);
+  signal.addEventListener("abort", () => resized.disconnect());
+  window.addEventListener("hashchange", restore, { signal });
   readColours();
   whole();
   restore();
   window.sglGraph = { functions, view, get focus() { return focus; }, get near() { return near; }, get edges() { return shownEdges; } };
-})();
+});

@@ -1,13 +1,13 @@
 // A module's page: the title says which function is shown.
 "use strict";
-(function () {
+sgl.page("module", function (signal) {
   const whole = document.title;
   function name() {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(sgl.fragment());
     const part = target && target.closest("article");
     document.title = part ? part.querySelector("h2").textContent + " · " + whole : whole;
     if (target && target !== part) target.scrollIntoView({ block: "center" });
   }
-  window.addEventListener("hashchange", name);
+  window.addEventListener("hashchange", name, { signal });
   name();
-})();
+});

@@ -1,6 +1,6 @@
 // The refactor's checklist: one plan at a time, ticks kept in this browser, and the plan as Markdown.
 "use strict";
-(function () {
+sgl.page("refactor", function (signal) {
   const tools = document.getElementById("plan-tools");
   const plans = [...document.querySelectorAll(".plan")];
   if (!plans.length) return;
@@ -32,7 +32,7 @@
     if (state.path && [...control("path").options].some((o) => o.value === state.path)) control("path").value = state.path;
     if (state.design && [...control("design").options].some((o) => o.value === state.design)) control("design").value = state.design;
     control("soft").checked = state.soft !== "0";
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(sgl.fragment());
     const plan = target && target.closest(".plan");
     if (plan) { control("path").value = plan.dataset.path; control("design").value = plan.dataset.design; }
     show();
@@ -78,6 +78,6 @@
   tools.querySelector("[data-do=copy]").addEventListener("click", async () => {
     try { await navigator.clipboard.writeText(markdown()); output.textContent = "copied"; } catch { output.textContent = "the browser did not allow copying; save it instead"; }
   });
-  window.addEventListener("hashchange", restore);
+  window.addEventListener("hashchange", restore, { signal });
   restore();
-})();
+});
