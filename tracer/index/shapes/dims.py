@@ -95,7 +95,7 @@ class Dim:
     @property
     def is_positive(self) -> bool:
         """Whether it is above zero whatever its symbols are: sizes, counts and configured widths are at least 1."""
-        return bool(self.terms) and all(count > 0 for count in self.terms.values())
+        return bool(self.terms) and all(c > 0 and not _has_some(m) for m, c in self.terms.items())
 
     def exact_quotient(self, other: Dim) -> Dim | None:
         """``self / other`` where that is a polynomial with whole coefficients, else None."""
@@ -179,6 +179,30 @@ def minimum(dims: Iterable[Dim]) -> Dim:
 def sum_over(dim: Dim, what: str) -> Dim:
     """``dim`` added up over the elements of ``what``, each of which may give it another value."""
     return atom(Op("sum", (dim, symbol(what))))
+
+
+def some_of(dim: Dim) -> Dim:
+    """A number that only the values tell: at most ``dim``, perhaps none."""
+    if dim == ZERO or (len(dim.terms) == 1 and _is_some(next(iter(dim.terms)))):
+        return dim
+    return atom(Op("some", (dim,)))
+
+
+def times(count: Dim, turns: Dim) -> Dim:
+    """``count`` in each of so many turns; some in each is some of all."""
+    if len(count.terms) == 1 and _is_some(next(iter(count.terms))):
+        base = next(iter(count.terms))[0][0]
+        assert isinstance(base, Op)
+        return some_of(base.args[0] * turns)
+    return count * turns
+
+
+def _has_some(monomial: Monomial) -> bool:
+    return any(isinstance(base, Op) and base.name in ("some", "%") for base, _ in monomial)
+
+
+def _is_some(monomial: Monomial) -> bool:
+    return len(monomial) == 1 and isinstance(monomial[0][0], Op) and monomial[0][0].name == "some"
 
 
 def product(dims: Iterable[Dim]) -> Dim:

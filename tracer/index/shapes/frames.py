@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from sgltrace.index.shapes.store import Changes
-from sgltrace.index.shapes.values import Given, Obj, Place, Value
+from sgltrace.index.shapes.values import Given, Obj, Place, Value, join
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import FunctionInfo
@@ -87,8 +87,17 @@ class Records:
     locals: list[LocalWrite] = field(default_factory=list)
     reads: dict[tuple[int, str], dict[Place, None]] = field(default_factory=dict)
     """Of an object's field: where it was read."""
+    seen: dict[tuple[Place, str, str], Value] = field(default_factory=dict)
+    """By place, class and field: what a read found there."""
     uses: dict[Place, dict[Place, None]] = field(default_factory=dict)
     """Of the place where a tensor was made: where it was passed on or read."""
+
+    def read(self, obj: Obj, name: str, place: Place, value: Value) -> None:
+        """Note a read."""
+        self.reads.setdefault((obj.number, name), {})[place] = None
+        key = (place, obj.cls.id if obj.cls is not None else "", name)
+        known = self.seen.get(key)
+        self.seen[key] = value if known is None else join(known, value)
 
     def mark(self) -> tuple[int, int]:
         """A point to go back to."""

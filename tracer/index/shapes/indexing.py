@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgltrace.index.shapes.dims import ONE, Dim, const
+from sgltrace.index.shapes.dims import ONE, Dim, const, some_of
 from sgltrace.index.shapes.torchcall import Shape, broadcast, elements, slice_size
 from sgltrace.index.shapes.values import Const, Int, Place, Range, Run, Span, Tensor, Tuple, Value
 
@@ -35,7 +35,8 @@ def subscript(source: Tensor, index: Value, place: Place) -> Tensor:
         elif _is_mask(part):
             assert isinstance(part, Tensor) and part.shape is not None
             del rest[: len(part.shape)]
-            picked, picked_at, ragged = (None,), len(shape), True
+            hits = None if part.numel is None else some_of(part.numel)
+            picked, picked_at, ragged = (hits,), len(shape), True
             why = "the number of hits of a mask depends on the values"
         else:
             rest.pop(0)

@@ -17,6 +17,8 @@ from sgltrace.index.shapes.tests import truth
 from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value, join_all
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sgltrace.index.entities import FunctionInfo
     from sgltrace.index.shapes.machine import Machine
     from sgltrace.index.shapes.world import Assignment
@@ -30,6 +32,10 @@ def first_value(m: Machine, obj: Obj, name: str) -> Value:
     seeded = m.seed(obj, name)
     if seeded is not None:
         return seeded
+    if m.batch is not None and m.role(obj.cls) == "scheduler":
+        classes = m.world.declared(obj.cls, name)
+        if any(m.role(cls) == "scheduler_batch" for cls in classes):
+            return m.batch  # the running batch is the only one that there is
     if obj.lazy:
         value = _assigned(m, obj, name)
         if value is not None and not isinstance(value, Unknown):
@@ -56,7 +62,7 @@ def _assigned(m: Machine, obj: Obj, name: str) -> Value | None:
             if not found:
                 default = m.world.class_value(obj.cls, name)
                 return None if default is None else ev.evaluate(m, m.module_frame(default[0].module), default[1])
-            values = [(a, value) for a in found for value in [_of_assignment(m, obj, a)] if value is not None]
+            values = _in_order((a, *_of_assignment(m, obj, a)) for a in found)
     finally:
         m.being_asked.discard(key)
     if not values:
@@ -87,17 +93,36 @@ def _is_int(node: s.Expr) -> bool:
     return isinstance(node, s.Const) and type(node.value) is int
 
 
-def _of_assignment(m: Machine, obj: Obj, assignment: Assignment) -> Value | None:
-    """One assignment's value; None where its guards cannot hold."""
+def _in_order(found: Iterable[tuple[Assignment, bool | None, Value]]) -> list[tuple[Assignment, Value]]:
+    """The values that may be left after assignments in a row: one that is certain to run replaces those before it
+    in the same function."""
+    kept: list[tuple[Assignment, Value]] = []
+    for assignment, runs, value in found:
+        if runs:
+            kept = [(a, v) for a, v in kept if a.function is not assignment.function]
+        if runs is not False:
+            kept.append((assignment, value))
+    return kept
+
+
+def _runs(m: Machine, frame: Frame, assignment: Assignment) -> bool | None:
+    """Whether an assignment's guards hold; None where that is open."""
+    answers = [truth(ev.evaluate(m, frame, test)) for test, _ in assignment.guards]
+    if any(answer is (not holds) for answer, (_, holds) in zip(answers, assignment.guards, strict=True)):
+        return False
+    return None if None in answers else True
+
+
+def _of_assignment(m: Machine, obj: Obj, assignment: Assignment) -> tuple[bool | None, Value]:
+    """Whether an assignment to a field runs, and its value."""
     frame = m.lazy_frame(assignment.function, obj)
-    for test, holds in assignment.guards:
-        if truth(ev.evaluate(m, frame, test)) is (not holds):
-            return None
+    runs = _runs(m, frame, assignment)
+    if runs is False:
+        return False, NONE
     value = ev.evaluate(m, frame, assignment.value)
     if assignment.index is not None:
-        parts = m.parts(value, assignment.count)
-        return parts[assignment.index]
-    return value
+        value = m.parts(value, assignment.count)[assignment.index]
+    return runs, value
 
 
 def variable(m: Machine, frame: Frame, name: str) -> Value | None:
@@ -109,8 +134,8 @@ def variable(m: Machine, frame: Frame, name: str) -> Value | None:
     frame.asked.add(name)
     try:
         with m.question():
-            values = [value for a in m.world.local_assignments(function, name)
-                      for value in [_of_local(m, frame, a)] if value is not None]  # fmt: skip
+            found = [(a, *_of_local(m, frame, a)) for a in m.world.local_assignments(function, name)]
+            values = [value for _, value in _in_order(found)]
             if param is not None:
                 values.append(_argument(m, frame, param))
     finally:
@@ -123,16 +148,17 @@ def variable(m: Machine, frame: Frame, name: str) -> Value | None:
     return value
 
 
-def _of_local(m: Machine, frame: Frame, assignment: Assignment) -> Value | None:
-    """One assignment to a variable; None where its guards cannot hold."""
-    if any(truth(ev.evaluate(m, frame, test)) is (not holds) for test, holds in assignment.guards):
-        return None
+def _of_local(m: Machine, frame: Frame, assignment: Assignment) -> tuple[bool | None, Value]:
+    """Whether an assignment to a variable runs, and its value."""
+    runs = _runs(m, frame, assignment)
+    if runs is False:
+        return False, NONE
     value = ev.evaluate(m, frame, assignment.value)
     if assignment.index is not None:
         value = m.parts(value, assignment.count)[assignment.index]
     if assignment.annotation is not None:
         value = m.as_annotated(frame, value, assignment.annotation)
-    return m.element(value) if assignment.element else value
+    return runs, m.element(value) if assignment.element else value
 
 
 def _argument(m: Machine, frame: Frame, param: s.Param) -> Value:

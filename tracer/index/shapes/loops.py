@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgltrace.index import syntax as s
 from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes import execute as ex
-from sgltrace.index.shapes.dims import ONE, ZERO, Dim, Op, atom, symbol
+from sgltrace.index.shapes.dims import ONE, ZERO, Dim, Op, atom, some_of, symbol, times
 from sgltrace.index.shapes.frames import Flow
 from sgltrace.index.shapes.tests import truth
 from sgltrace.index.shapes.torchcall import elements
@@ -44,7 +44,9 @@ UNCOUNTED = symbol("unknown_count")
 def turns(m: Machine, value: Value) -> list[tuple[Value, Dim]]:
     """What a loop over a value gives: elements, and for how many turns in a row each stands."""
     if isinstance(value, Either):
-        value = next((part for part in value.values if part != NONE and not isinstance(part, Unknown)), value)
+        views = [m.view(part) for part in value.values if part != NONE and not isinstance(part, Unknown)]
+        filled = [view for view in views if view != Tuple(())]
+        value = (filled or views or [value])[0]
     value = m.view(value)
     if isinstance(value, Tuple):
         return [(item, ONE) for item in value.items]
@@ -164,7 +166,7 @@ def scale(m: Machine, originals: dict[Key, Value | None], changes: Changes, coun
         elif isinstance(value, Run) and isinstance(old, Run):
             kept = len(old.segments)
             if value.segments[:kept] == old.segments:
-                tail = tuple((item, times * count) for item, times in value.segments[kept:])
+                tail = tuple((item, times(each, count)) for item, each in value.segments[kept:])
                 m.store.set(key, Run(old.segments + tail))
 
 
@@ -200,12 +202,12 @@ def _generate(m: Machine, frame: Frame, node: s.Comp, depth: int, count: Dim, ou
         out.append((ev.evaluate(m, frame, node.element), count))
         return
     gen = node.gens[depth]
-    for element, times in turns(m, ev.evaluate(m, frame, gen.iter)):
+    for element, each in turns(m, ev.evaluate(m, frame, gen.iter)):
         ex.assign(m, frame, gen.target, element, frame.line)
         answers = [truth(ev.evaluate(m, frame, test)) for test in gen.tests]
         if False in answers:
             continue
-        total = count * times
+        total = count * each
         if None in answers:
-            total = atom(Op("kept", (total,)))
+            total = some_of(total)
         _generate(m, frame, node, depth + 1, total, out)

@@ -37,6 +37,7 @@ from sgltrace.index.shapes.values import (
 )
 from sgltrace.index.shapes.vocabulary import ShapeVocabulary, shape_vocabulary
 from sgltrace.index.shapes.world import World
+from sgltrace.model import PHASES
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo
@@ -74,7 +75,11 @@ class Machine(Types):
         self.stages = stages
         self.entry: FunctionInfo | None = None
         """The worker's function that the scheduler calls each step."""
+        self.batch: Obj | None = None
+        """The scheduler's batch."""
         self.stack: list[FunctionInfo] = []
+        self.frames: dict[FunctionInfo, Frame] = {}
+        """Of each function that was run, the frame of its last call."""
         self.each_symbols: set[str] = set()
         self.memo: dict[MemoKey, Value] = {}
         self.being_asked: set[Key] = set()
@@ -95,11 +100,18 @@ class Machine(Types):
         """Whether a call may still be followed."""
         if len(self.stack) >= DEEPEST or self.spent > MOST_STATEMENTS or function.is_generator:
             return False
+        if not self.questions and not self.runs_in_step(function):
+            return False
         if self.questions:
             depth, spent = self.questions[0]
             if len(self.stack) - depth >= DEEPEST_QUESTION or self.spent - spent > MOST_IN_QUESTION:
                 return False
         return self.stack.count(function) < 2
+
+    def runs_in_step(self, function: FunctionInfo) -> bool:
+        """Whether a function runs at all while the scheduler turns, by the call graph."""
+        phases = self.world.program.phases
+        return any(phases.runs(function, self.path, phase) for phase in PHASES[2:])
 
     def is_idle_work(self, function: FunctionInfo, args: list[Value]) -> bool:
         """Whether a call whose result nobody uses leaves nothing behind that shapes depend on."""
@@ -152,6 +164,7 @@ class Machine(Types):
     def leave(self, frame: Frame) -> None:
         """A call ends."""
         self.stack.pop()
+        self.frames[frame.function] = frame
         if frame.function is self.entry:
             self.stages.begin(RELAY)
 
@@ -420,8 +433,11 @@ class Machine(Types):
 
     def note_write(self, frame: Frame, obj: Obj, name: str, value: Value, line: int) -> None:
         """A field was given a value."""
-        if isinstance(value, Unknown) and value == A_NUMBER:
-            self.store.set((obj.number, name), Int(symbol(name)))
+        if isinstance(value, Unknown) and obj.cls is not None:
+            if value == A_NUMBER or (obj.each and self.world.is_number(obj.cls, name)):
+                if obj.each:
+                    self.each_symbols.add(name)
+                self.store.set((obj.number, name), Int(symbol(name)))
         if frame.lazy or not self.is_tracked(obj.cls):
             return
         self._order += 1
@@ -432,7 +448,7 @@ class Machine(Types):
 
     def note_read(self, obj: Obj, name: str, place: Place, value: Value) -> None:
         """A field was read."""
-        self.records.reads.setdefault((obj.number, name), {})[place] = None
+        self.records.read(obj, name, place, value)
         for part in alternatives(value):
             if isinstance(part, Tensor):
                 self.note_use(part, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgltrace.index.shapes.dims import ONE, Dim
+from sgltrace.index.shapes.dims import ONE, Dim, const, some_of
 from sgltrace.index.shapes.torchcall import (
     Operation,
     Shape,
@@ -41,7 +41,9 @@ def _where(call: TorchCall) -> Value:
     if len(call.args) + len(call.kwargs) == 1:
         source = call.tensor(0)
         rank = len(source.shape) if source and source.shape is not None else 1
-        index = Tensor((None,), "int64", call.place, "the number of hits depends on the values", True)
+        size = source.numel if source else None
+        hits = None if size is None else some_of(size)
+        index = Tensor((hits,), "int64", call.place, "the number of hits depends on the values", True)
         return Tuple((index,) * rank)
     condition, first, second = call.get(0, "condition"), call.get(1, "input"), call.get(2, "other")
     parts = [value for value in (first, second) if isinstance(value, Tensor)]
@@ -148,10 +150,12 @@ def _take_along(call: TorchCall) -> Value:
 def _picked(call: TorchCall) -> Value:
     source = call.tensor(0, "input")
     why = "the number of hits depends on the values"
+    size = source.numel if source is not None else None
+    hits = None if size is None else some_of(size)
     if call.name == "nonzero":
-        rank: tuple[Dim | None, ...] = (None, None)
-        return Tensor(rank, "int64", call.place, why, True)
-    return Tensor((None,), source.dtype if source else None, call.place, why, True)
+        rank = None if source is None or source.shape is None else const(len(source.shape))
+        return Tensor((hits, rank), "int64", call.place, why, True)
+    return Tensor((hits,), source.dtype if source else None, call.place, why, True)
 
 
 def _scan(call: TorchCall) -> Value:

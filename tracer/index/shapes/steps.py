@@ -18,6 +18,7 @@ from sgltrace.index.shapes.machine import Machine
 from sgltrace.index.shapes.stages import ENTRY, PREPARE, RESULT, Stages
 from sgltrace.index.shapes.values import Int, Obj, Value, alternatives
 from sgltrace.index.shapes.vocabulary import shape_vocabulary
+from sgltrace.model import PHASES
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo
@@ -40,16 +41,24 @@ class Step:
     process: list[FunctionInfo]
 
 
+def find_steps(program: Program, flow: FieldFlow) -> list[Step]:
+    """The steps of the paths that the program has."""
+    entries = [(path, program.functions.get(name or "")) for path, name in program.cast.entry_points.items()]
+    found = [find_step(program, flow, path, entry) for path, entry in entries if entry is not None]
+    return [step for step in found if step is not None]
+
+
 def find_step(program: Program, flow: FieldFlow, path: str, entry: FunctionInfo) -> Step | None:
-    """The step around a worker's entry point; None where no scheduler's function calls it."""
-    runs = [
+    """The step around a worker's entry point; None where no scheduler's function runs a batch through it."""
+    runs = {
         caller
         for caller, _ in program.callers(entry)
         if caller.owner is not None and flow.role(caller.owner) == "scheduler"
-    ]
+        if any(flow.role(c) == "scheduler_batch" for p in caller.parameters for c in _classes(program, caller, p))
+    }
     if not runs:
         return None
-    run = min(runs, key=lambda function: function.id)
+    run = min(runs, key=lambda function: (not program.phases.runs(function, path, PHASES[-1]), function.id))
     names = shape_vocabulary().step
     admit, prepare = _setting_mode(flow, names.extend), _setting_mode(flow, names.decode)
     return Step(path, entry, run, admit, prepare, _processing(program, flow, run))
@@ -95,9 +104,11 @@ def run_step(program: Program, flow: FieldFlow, step: Step) -> Machine:
     machine.entry = step.entry
     if step.entry.owner is not None:
         machine.preferred.append(step.entry.owner)
+    for name in machine.vocabulary.preferred:
+        machine.preferred += program.find_classes(name)
     assert step.run.owner is not None
     scheduler = Obj(step.run.owner, "scheduler", lazy=True)
-    batch = _batch(program, flow, step, machine)
+    batch = machine.batch = _batch(program, flow, step, machine)
     for function in step.admit:
         _call(machine, function, batch, {})
     _call(machine, step.run, scheduler, {"scheduler_batch": batch})
@@ -119,13 +130,29 @@ def run_step(program: Program, flow: FieldFlow, step: Step) -> Machine:
 def _batch(program: Program, flow: FieldFlow, step: Step, machine: Machine) -> Obj:
     classes = [c for p in step.run.parameters[1:] for c in _classes(program, step.run, p)]
     own = min((c for c in classes if flow.role(c) == "scheduler_batch"), key=lambda c: c.id)
-    batch = Obj(own, "batch")
-    # A new batch has its class's defaults, but for what the vocabulary says of it.
-    machine.fill_dataclass(Frame(step.run, lazy=True), batch, [], {}, step.run.line)
-    for name, value in machine.store.under(batch.number):
+    batch = _made(program, flow, machine, own) or Obj(own, "batch")
+    batch.name = "batch"
+    for name in {*machine.world.fields(own), *(name for name, _ in machine.store.under(batch.number))}:
         seeded = machine.seed(batch, name)
-        machine.store.put((batch.number, name), value if seeded is None else seeded)
+        if seeded is not None:
+            machine.store.put((batch.number, name), seeded)
     return batch
+
+
+def _made(program: Program, flow: FieldFlow, machine: Machine, cls: ClassInfo) -> Obj | None:
+    """A batch as its class makes one of new requests: by the class method that calls the constructor."""
+    makers = {
+        write.function
+        for uses in flow
+        if uses.cls in machine.world.mro(cls)
+        for write in uses.writes
+        if write.kind in ("constructor", "copy") and write.function.kind == "classmethod" and write.function.owner is cls
+    }
+    for maker in sorted(makers, key=lambda function: function.id):
+        made = _call(machine, maker, machine.class_ref(cls), {})
+        if isinstance(made, Obj):
+            return made
+    return None
 
 
 def _call(machine: Machine, function: FunctionInfo, receiver: Value, given: dict[str, Value]) -> Value:

@@ -81,10 +81,11 @@ class Types:
         for wanted in self.preferred:
             if wanted in classes:
                 return wanted
+        if len(classes) == 1 and not self.world.is_abstract(classes[0]):
+            return classes[0]
         for wanted in self.preferred:
-            for cls in classes:
-                if self.world.is_subclass(wanted, cls):
-                    return wanted
+            if any(self.world.is_subclass(wanted, cls) for cls in classes):
+                return wanted
         if len(classes) == 1:
             return classes[0]
         bases = [cls for cls in classes if all(self.world.is_subclass(other, cls) for other in classes)]
@@ -205,7 +206,12 @@ class Types:
         assert obj.cls is not None
         found = self.world.annotation(obj.cls, name)
         classes = self.world.declared(obj.cls, name)
-        return self._typed(classes, found[1] if found else None, name, obj)
+        value = self._typed(classes, found[1] if found else None, name, obj)
+        if isinstance(value, Unknown) and found is None and self.world.is_number(obj.cls, name):
+            return self._number(name, obj)
+        if isinstance(value, Obj) and not obj.lazy and self.world.may_be_none(obj.cls, name):
+            return Either((NONE, value))
+        return value
 
     def by_type(self, function: FunctionInfo, param: s.Param) -> Value:
         """A parameter by its annotation, or by what callers pass."""
@@ -227,7 +233,7 @@ class Types:
             return made
         words = set() if annotation is None else {dotted(part) for part in s.descend(annotation)}
         if "torch.Tensor" in words or "Tensor" in words:
-            if words & {"List", "list", "Dict", "dict"}:
+            if words & {"List", "list", "Dict", "dict", "Optional", "typing.Optional"}:  # which may be None
                 return Unknown(f"{name} is not written before it is read here")
             return Tensor(None, why=f"{name} is not written before it is read here")
         if words and words <= {"int", "Optional", "typing.Optional", None, "Optional.int"} and "int" in words:

@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
-from sgltrace.index.shapes.dims import ONE, ZERO, Dim, const, product
+from sgltrace.index.shapes.dims import ONE, ZERO, Dim, const, product, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -258,6 +258,8 @@ def _merge(left: Value, right: Value, given: Given | None) -> Value | None:
     if isinstance(left, Tuple) and isinstance(right, Tuple) and len(left.items) == len(right.items):
         items = (join(a, b, given) for a, b in zip(left.items, right.items, strict=True))
         return Tuple(tuple(items), left.names)
+    if isinstance(left, Run) and isinstance(right, Run):
+        return _merge_runs(left, right) or _merge_runs(right, left)
     if isinstance(left, Int) and isinstance(right, Int):
         if given and right.dim.substitute(given) == left.dim.substitute(given):
             return right
@@ -266,6 +268,14 @@ def _merge(left: Value, right: Value, given: Given | None) -> Value | None:
         if right.dim == ZERO and _idle(left.dim) == ZERO:
             return left
     return None
+
+
+def _merge_runs(short: Run, long: Run) -> Run | None:
+    """A list to which one way has appended: what it appended is there or not."""
+    kept = len(short.segments)
+    if long.segments[:kept] != short.segments:
+        return None
+    return Run(short.segments + tuple((item, some_of(count)) for item, count in long.segments[kept:]))
 
 
 def _merge_tensors(left: Tensor, right: Tensor, given: Given | None) -> Tensor | None:
@@ -290,7 +300,7 @@ def _merge_tensors(left: Tensor, right: Tensor, given: Given | None) -> Tensor |
 
 
 def _fits(partial: tuple[Dim | None, ...], whole: tuple[Dim | None, ...]) -> bool:
-    return all(a is None or a == b for a, b in zip(partial, whole, strict=True))
+    return all((a is None and b != ZERO) or a == b for a, b in zip(partial, whole, strict=True))
 
 
 def _is_idle_of(idle: tuple[Dim | None, ...], shape: tuple[Dim | None, ...]) -> bool:

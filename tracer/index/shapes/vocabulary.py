@@ -57,6 +57,8 @@ class ShapeVocabulary(msgspec.Struct, frozen=True):
     """Attributes that a path fixes, as ``enable_overlap``."""
     fixed: dict[str, Union[bool, int]]  # noqa: UP007
     """Attributes that are fixed on every path."""
+    preferred: list[str]
+    """Of several classes that an object may be of, the ones of a plain server."""
     absent: list[str]
     """Attributes that are taken to be None."""
     members: dict[str, str]

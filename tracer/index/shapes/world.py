@@ -110,6 +110,10 @@ class World:
         self.engine.classes.mro(cls)
         return cls.is_enum
 
+    def is_abstract(self, cls: ClassInfo) -> bool:
+        """Whether an object declared as this class is meant to be of one of its subclasses."""
+        return self.engine.classes.is_abstract(cls)
+
     def is_dataclass(self, cls: ClassInfo) -> bool:
         """Whether Python writes its constructor from the annotated fields."""
         self.engine.classes.mro(cls)
@@ -197,6 +201,18 @@ class World:
             found += self._own_fields(owner).get(name, ())
         starting = [a for a in found if a.function.name == "__init__"]
         return starting if any(not _is_none(a.value) for a in starting) else found
+
+    def may_be_none(self, cls: ClassInfo, name: str) -> bool:
+        """Whether a field is None by default, or where a method of the class sets it so."""
+        default = self.class_value(cls, name)
+        if default is not None and _is_none(default[1]):
+            return True
+        return any(_is_none(a.value) for owner in self.mro(cls) for a in self._own_fields(owner).get(name, ()))
+
+    def is_number(self, cls: ClassInfo, name: str) -> bool:
+        """Whether a method of the class sets a field to a whole number."""
+        assigned = (a.value for owner in self.mro(cls) for a in self._own_fields(owner).get(name, ()))
+        return any(isinstance(value, s.Const) and type(value.value) is int for value in assigned)
 
     def _own_fields(self, cls: ClassInfo) -> dict[str, list[Assignment]]:
         fields = self._fields.get(cls)

@@ -1,0 +1,67 @@
+"""The buffers of CUDA graph runners: tensors that are made when a graph is captured, in the shape of the largest batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sgltrace.index.shapes import objects
+from sgltrace.index.shapes.frames import FieldWrite, Frame
+from sgltrace.index.shapes.report import as_listed, field_tensor
+from sgltrace.index.shapes.values import Obj, Tensor, Value, alternatives
+
+if TYPE_CHECKING:
+    from sgltrace import model
+    from sgltrace.index.entities import ClassInfo
+    from sgltrace.index.fields import FieldFlow
+    from sgltrace.index.shapes.machine import Machine
+
+STAGE = "graph buffers"
+RUNNER, BUFFERS = "graph_runner", "graph_buffers"
+
+
+def buffer_tensors(machine: Machine, flow: FieldFlow) -> list[model.Tensor]:
+    """The buffers of the graph runners that the path makes."""
+    found: list[model.Tensor] = []
+    for cls in _runners(machine, flow):
+        runner = Obj(cls, cls.name, lazy=True)
+        found += _of_object(machine, flow, runner, cls.name)
+    return sorted(found, key=lambda t: (t.cls or "", t.name, t.producer.function, t.producer.line))
+
+
+def _runners(machine: Machine, flow: FieldFlow) -> list[ClassInfo]:
+    """The classes of graph runners of which objects are made while the path's process starts."""
+    runs = machine.world.program.phases.of.get(machine.path, {})
+    made = {
+        function.owner
+        for reached in runs.values()
+        for function in reached
+        if function.name == "__init__" and function.owner is not None and flow.role(function.owner) == RUNNER
+    }
+    return sorted((cls for cls in made if cls.instantiated), key=lambda cls: cls.id)
+
+
+def _of_object(machine: Machine, flow: FieldFlow, obj: Obj, title: str) -> list[model.Tensor]:
+    assert obj.cls is not None
+    found: list[model.Tensor] = []
+    for name in _fields(machine, flow, obj.cls):
+        frame = Frame(obj.cls.module.body, lazy=True)
+        for value in alternatives(objects.get_field(machine, frame, obj, name, 0)):
+            if isinstance(value, Obj) and machine.role(value.cls) == BUFFERS:
+                found += _of_object(machine, flow, value, title)
+            elif isinstance(value, Tensor) and value.shape is not None and value.place is not None:
+                found.append(_listed(machine, obj, name, value, title))
+    return found
+
+
+def _fields(machine: Machine, flow: FieldFlow, cls: ClassInfo) -> list[str]:
+    classes = machine.world.mro(cls)
+    names = {uses.field for uses in flow if uses.cls in classes and uses.writes}
+    return sorted(names)
+
+
+def _listed(machine: Machine, obj: Obj, name: str, value: Tensor, title: str) -> model.Tensor:
+    assert value.place is not None
+    write = FieldWrite(0, STAGE, value.place, obj, name, value, ())
+    listed: Value | None = as_listed(machine, value)
+    assert listed is not None
+    return field_tensor(machine, write, listed, title)

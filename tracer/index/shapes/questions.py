@@ -1,0 +1,54 @@
+"""Questions after a step was interpreted: what an expression is, what a field access writes or finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sgltrace.index.shapes import evaluate as ev
+from sgltrace.index.shapes.frames import Frame
+from sgltrace.index.shapes.values import Place, Value, join_all
+
+if TYPE_CHECKING:
+    from sgltrace.index import syntax as s
+    from sgltrace.index.entities import FunctionInfo
+    from sgltrace.index.fields import Access
+    from sgltrace.index.shapes.machine import Machine
+
+
+def ask(machine: Machine, function: FunctionInfo, node: s.Expr) -> Value:
+    """The value of an expression: in the frame of the function's last call, or by what its types and assignments say."""
+    known = machine.frames.get(function)
+    if known is None:
+        receiver = machine.receiver_for(function)
+        frame = Frame(function, receiver=receiver, lazy=True)
+    else:
+        frame = Frame(function, known.parent, known.receiver, lazy=True, number=known.number)
+    mark = machine.store.mark()
+    try:
+        with machine.question():
+            return ev.evaluate(machine, frame, node)
+    finally:
+        machine.store.undo(mark)
+
+
+def found_at(machine: Machine, access: Access) -> Value | None:
+    """What was written or found at an access; None where the step did not come by."""
+    place = Place(access.function.id, access.line)
+    classes = {cls.id for cls in (access.cls, *access.cls.subclasses)}
+    if access.is_write:
+        values = [
+            write.value
+            for write in machine.records.fields
+            if write.field == access.field and write.place.function == place.function
+            and write.obj.cls is not None and write.obj.cls.id in classes and _same_line(write.place.line, access)
+        ]  # fmt: skip
+    else:
+        seen = machine.records.seen
+        keys = ((place, cls, access.field) for cls in sorted(classes))
+        values = [seen[key] for key in keys if key in seen]
+    return join_all(values) if values else None
+
+
+def _same_line(line: int, access: Access) -> bool:
+    """A constructor writes all its fields on the line of the call, where an access has the argument's own line."""
+    return line in (access.line, getattr(access.node, "line", access.line))
