@@ -190,7 +190,7 @@ def test_a_really_full_disk(tmp_path, monkeypatch):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("may not mount")
     try:
-        session = trace_server(tmp_path, monkeypatch, "3000", options=Options(max_bytes=2 << 20))
+        session = trace_server(tmp_path, monkeypatch, "3000", options=Options(max_bytes=2 << 20, every=1))
         assert session.exit_code == 0
         assert any("stopped early" in p and "No space left" in p for p in session.problems)
         assert next(iter(read_trace(disk).recording()[0].records()))
@@ -279,7 +279,7 @@ def test_sites_that_are_missing_are_listed(tmp_path, monkeypatch):
 
 
 def test_max_bytes_keeps_the_latest_steps(tmp_path, monkeypatch):
-    session = trace_server(tmp_path, monkeypatch, "20000", options=Options(max_bytes=1 << 20))
+    session = trace_server(tmp_path, monkeypatch, "20000", options=Options(max_bytes=1 << 20, every=1))
     trace = read_trace(tmp_path / "trace")
     process = trace.recording()[0]
     assert session.progress.size <= 1 << 20

@@ -228,6 +228,8 @@ def complete_end(path: Path, loss: Loss) -> int | None:
         if not wire.SEGMENT_SIZE <= size <= MAX_FILE:
             return None
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as memory:
+            if memory[: len(wire.SEGMENT_MAGIC)] != wire.SEGMENT_MAGIC:
+                return None
             offset = wire.SEGMENT_SIZE
             while offset + wire.RECORD_SIZE <= size and (length := _complete_length(memory, offset, size)):
                 offset += length
