@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import Site, site_paths, sites, trim
-from sgltrace.coupling.query import is_copy, is_reset, reads_of, show, writes_of
+from sgltrace.coupling.query import is_copy, is_reset
 from sgltrace.coupling.regime import last_name
-from sgltrace.coupling.scan import Access
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 from sgltrace.model import ContractField, Place, Tensor
 
@@ -108,7 +109,7 @@ def _rows(
 
 
 def _handed_over(universe: Universe, writes: list[Access], reads: list[Access]) -> bool:
-    """Whether a field outlives the stage that writes it: the relay, the scheduler, or the worker's next step reads it."""
+    """Whether a field outlives the stage that writes it: the relay, the scheduler or the next step reads it."""
     written = {a.function for a in writes}
     for access in reads:
         fn = universe.fn(access)
@@ -200,7 +201,10 @@ def _value(
         return "untouched; the scheduler sets it"
     if stride is not None:
         width = stride.rpartition(".")[2]
-        return f"(bs * {width},) with the token of request i at i * {width}, or (bs,) where the result carries a stride of 1"
+        return (
+            f"(bs * {width},) with the token of request i at i * {width}, or (bs,) where the result "
+            "carries a stride of 1"
+        )
     if name in universe.fields("result", "counts"):
         if name in universe.vocabulary.spec.widths:
             return "1 for tokens of (bs,), or the width that they are padded to"
@@ -305,6 +309,3 @@ def _of_no_rows(value: s.Expr | None) -> _Shape | None:
     names = ["bs", *(last_name(item) or show(item) for item in items[1:])]
     shape = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
     return _Shape(shape, None if dtype == "dtype" else dtype)
-
-
-__all__ = ["contract"]

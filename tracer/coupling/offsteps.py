@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sgltrace.coupling.query import show
-from sgltrace.coupling.scan import Refusal
+from sgltrace.coupling.facts import Refusal
 from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.wording import show
 from sgltrace.index import syntax as s
 from sgltrace.index.text import text
 from sgltrace.model import OffStep, Place
@@ -14,22 +14,13 @@ def off_steps(universe: Universe) -> list[OffStep]:
     """Conditions in the worker's step on there being no draft steps, with the gates before them."""
     gates = _gates(universe)
     out = []
-    for branch in sorted(
-        (b for f in universe.facts.values() for b in f.width_tests), key=lambda b: (b.function, b.line)
-    ):
-        fn = universe.fn(branch)
-        if fn.side != WORKER or not fn.per_step or fn.other or fn.id not in universe.entries:
+    for entry in sorted(universe.entries):
+        fn = universe.fns[entry]
+        if fn.side != WORKER or not fn.per_step or fn.other:
             continue
-        out += [
-            OffStep(
-                path=path,
-                function=fn.id,
-                line=branch.line,
-                what=f"runs without draft steps where {show(branch.test)}",
-                gates=gates,
-            )
-            for path in sorted(fn.paths)
-        ]
+        for line, test in universe.facts[entry].width_tests:
+            what = f"runs without draft steps where {show(test)}"
+            out += [OffStep(path=p, function=entry, line=line, what=what, gates=gates) for p in sorted(fn.paths)]
     return sorted(out, key=lambda o: (o.path, o.function, o.line))
 
 
@@ -81,6 +72,3 @@ def _text(value: s.Expr | None) -> str:
 def _short(node: s.Expr) -> str:
     out = text(node)
     return out if len(out) <= 120 else out[:117] + "..."
-
-
-__all__ = ["off_steps"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from sgltrace.coupling.scan import Access, Branch, Call, Mention, Refusal, Stride
+from sgltrace.coupling.facts import Access, Branch, Call, Item, Mention, Refusal, Stride
 from sgltrace.coupling.universe import Fn, Universe
 from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Place, Verdict
 
@@ -16,8 +17,6 @@ PLACES = 14
 """The most functions that one side of a point names."""
 LINES = 4
 """The most lines that it names of one function."""
-
-Item = Access | Branch | Call | Mention | Refusal | Stride
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,8 @@ class Site:
     weight: int = 0
     path: str | None = None
 
+
+Found = TypeVar("Found", Access, Branch, Call, Mention, Refusal, Stride, Item)
 
 Judgement = tuple[str, str]
 """A severity and its reason."""
@@ -65,7 +66,7 @@ def site(item: Item, what: str, weight: int = 0) -> Site:
     return Site(item.function, item.line, what, weight, getattr(item, "path", None))
 
 
-def sites(items: Iterable[Item], what: str | Callable[[Item], str], weight: int = 0) -> list[Site]:
+def sites(items: Iterable[Found], what: str | Callable[[Found], str], weight: int = 0) -> list[Site]:
     """The sites of things that were found, one for each line."""
     seen: dict[tuple[str, int], Site] = {}
     for item in items:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sgltrace.coupling.facts import Facts
 from sgltrace.coupling.regime import PLAIN, SPEC
-from sgltrace.coupling.scan import Facts
 
 
 @dataclass(frozen=True, slots=True)

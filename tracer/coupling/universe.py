@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sgltrace.coupling.regime import BATCH, NOTHING, PROCESS, Predicates, derived_predicate, enum_predicates, last_name
-from sgltrace.coupling.scan import Access, Branch, Call, Facts, Mention, Refusal, Scanner, Stride, annotation_class
+from sgltrace.coupling.facts import Access, Branch, Call, Facts, Item, Mention, Refusal, Stride, annotation_class
+from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index import syntax as s
 
@@ -171,7 +171,7 @@ class Universe:
             self._matches[("class", kind, key)] = ids
         return [self.fns[i] for i in sorted(ids)]
 
-    def fn(self, item: Access | Branch | Call | Refusal | Mention | Stride) -> Fn:
+    def fn(self, item: Item) -> Fn:
         """The function in which something was found."""
         return self.fns[item.function]
 
@@ -217,7 +217,7 @@ class Universe:
         return score
 
     def is_args(self, fn: Fn) -> bool:
-        """Whether a function works on the server's arguments when it starts: their methods, and helpers that take them."""
+        """Whether a function works on the server's arguments when it starts: a method, or a helper that takes them."""
         known = self._args.get(fn.id)
         if known is None:
             classes = self.vocabulary.names("config_gate", "args_classes")
@@ -242,96 +242,3 @@ class Universe:
     def leaves(self, fn: Fn, line: int) -> str | None:
         """The regime whose side leaves the function at a line, where a condition there does so."""
         return next((b.leaves for b in self.facts[fn.id].branches if b.line == line), None)
-
-
-def predicates_of(functions: Iterable[Fn], classes: Mapping[str, s.Class], vocabulary: Vocabulary) -> Predicates:
-    """Find what in this tree stands for a condition on speculation."""
-    words = vocabulary.spec
-    found = Predicates(words)
-    by_class: dict[str, list[Fn]] = defaultdict(list)
-    for fn in functions:
-        if fn.cls is not None:
-            by_class[fn.cls].append(fn)
-    for cls in sorted(words.algorithm_enums):
-        _add_enum(found.algorithm, by_class.get(cls, []), classes.get(cls), words.plain_members, False, PROCESS)
-    for cls in sorted(words.mode_enums):
-        _add_enum(found.mode, by_class.get(cls, []), classes.get(cls), words.spec_modes, True, BATCH)
-    found.algorithm_fields = set(words.algorithm_fields)
-    return found
-
-
-def _add_enum(
-    table: dict[str, object], methods: list[Fn], cls: s.Class | None, listed: frozenset[str], spec: bool, scope: str
-) -> None:
-    if cls is None:
-        return
-    members = {
-        target.id
-        for statement in cls.body
-        if isinstance(statement, s.Assign)
-        for target in statement.targets
-        if isinstance(target, s.Name) and target.id.isupper()
-    }
-    bodies = {fn.name: fn.body() for fn in methods}
-    if not members:
-        members = _registered(cls.name, bodies) | listed
-    belongs = {m for m in members if (m in listed) == spec}
-    table.update(enum_predicates(sorted(members), bodies, belongs, scope))
-
-
-def _registered(cls: str, bodies: Mapping[str, list[s.Stmt]]) -> set[str]:
-    """The members of a class that registers them at run time: those that its methods name, or ask a flag of."""
-    found: set[str] = set()
-    for body in bodies.values():
-        for statement in body:
-            if not isinstance(statement, s.Return) or statement.value is None:
-                continue
-            for part in s.descend(statement.value):
-                match part:
-                    case s.Attr(value=s.Name(id=owner), attr=name) if owner == cls and name.isupper():
-                        found.add(name)
-                    case s.Call(func=s.Attr(value=s.Name(id="self")), args=[s.Arg(value=s.Const(value=str(flag)))]):
-                        found.add(flag)
-    return found
-
-
-def derive_predicates(functions: Iterable[Fn], known: Predicates) -> None:
-    """Add the functions and properties that only return a condition, until no more are found."""
-    small: list[tuple[str, list[s.Stmt]]] = []
-    for fn in functions:
-        body = fn.body()
-        if len(body) <= 5 and any(isinstance(statement, s.Return) for statement in body):
-            small.append((fn.name, body))
-    for _ in range(3):
-        before = len(known.derived)
-        by_name: dict[str, list[object]] = defaultdict(list)
-        for name, body in small:
-            if name not in known.algorithm and name not in known.mode and not name.startswith("__"):
-                by_name[name].append(derived_predicate(body, known))
-        for name, readings in sorted(by_name.items()):
-            first = readings[0]
-            if first is not NOTHING and getattr(first, "known", False) and all(r == first for r in readings):
-                known.derived[name] = first  # type: ignore[assignment]
-        if len(known.derived) == before:
-            return
-
-
-def scan_all(universe: Universe, wanted: Callable[[Fn], bool], field_classes: Mapping[str, str]) -> None:
-    """Walk the functions that ``wanted`` picks, and file what is found."""
-    for fn in sorted(universe.fns.values(), key=lambda f: f.id):
-        if wanted(fn):
-            universe.add(Scanner(fn.id, fn.params, fn.body(), fn.cls, universe.predicates, field_classes).facts)
-
-
-__all__ = [
-    "OUTSIDE",
-    "SCHEDULER",
-    "TARGET",
-    "WORKER",
-    "Fn",
-    "Universe",
-    "derive_predicates",
-    "last_name",
-    "predicates_of",
-    "scan_all",
-]

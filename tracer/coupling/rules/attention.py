@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, site, sites
-from sgltrace.coupling.query import (
-    BATCHES,
-    DRAFTS,
-    callers,
-    held_by,
-    is_copy,
-    paths_of,
-    reads_of,
-    show,
-    spec_writes,
-    step_reads,
-    width_reads,
-    widths_of,
-    writes_of,
-)
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import BATCHES, DRAFTS, callers, held_by, is_copy, spec_writes, step_reads
 from sgltrace.coupling.regime import BATCH
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.widths import width_reads, widths_of
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 class Attention(Rule):
@@ -33,13 +21,13 @@ class Attention(Rule):
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Draft state read in a decode, positions that it overrides, and backends built for a number of steps."""
         attention = {fn.id for fn in universe.of_class("attention")}
-        yield from self.attached(universe, attention)
-        yield from self.positions(universe)
-        yield from self.multi_step(universe)
-        yield from self.captured(universe, attention)
-        yield from self.modes(universe, attention)
+        yield from self._attached(universe, attention)
+        yield from self._positions(universe)
+        yield from self._multi_step(universe)
+        yield from self._captured(universe, attention)
+        yield from self._modes(universe, attention)
 
-    def attached(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
+    def _attached(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
         infos = universe.vocabulary.spec.info_fields
         carried = [
             a
@@ -54,7 +42,7 @@ class Attention(Rule):
             for b in universe.branches
             if b.function in attention and b.reading.scope == BATCH and universe.fn(b).per_step and _asks_for(b, infos)
         ]
-        reads = [a for a in step_reads(universe, infos, (TARGET,))]
+        reads = list(step_reads(universe, infos, (TARGET,)))
         if not carried or not (branches or reads):
             return
         reason = "the draft state on the batch makes the target's backend read draft metadata: missing, or shifted"
@@ -67,17 +55,20 @@ class Attention(Rule):
             + sites([a for a in reads if universe.role(universe.fn(a).cls) == "forward_batch"], reads_of, 4),
             binding_time="per step",
             why=(
-                "The draft state travels with the batch into the forward pass, and attention backends tell a draft's decode from "
-                "the target's by it. A plain decode that still carries it gets KV indices of the draft, or lengths shifted by one."
+                "The draft state travels with the batch into the forward pass, and attention "
+                "backends tell a draft's decode from the target's by it. A plain decode that still "
+                "carries it gets KV indices of the draft, or lengths shifted by one."
             ),
-            refactor="Set the draft state to None on the forward copy of an off step, and keep it on the scheduler's batch.",
+            refactor=(
+                "Set the draft state to None on the forward copy of an off step, and keep it on the scheduler's batch."
+            ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify carries its own input")},
             formula="draft decode: KV indices from the draft state, lengths + step + 1",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in carried}),
             weight=8,
         )
 
-    def positions(self, universe: Universe) -> Iterator[Finding]:
+    def _positions(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("seq_lens", "positions")
         writes = [
             a
@@ -89,10 +80,9 @@ class Attention(Rule):
             for a in step_reads(universe, names)
             if universe.role(a.cls) in (*DRAFTS, "verify_input") or a.owner in universe.vocabulary.spec.info_fields
         ]
-        forward = [
-            a
-            for a in held_by(universe, step_reads(universe, names, (WORKER, TARGET)), ("forward_batch",), unknown=False)
-        ]
+        forward = list(
+            held_by(universe, step_reads(universe, names, (WORKER, TARGET)), ("forward_batch",), unknown=False)
+        )
         if not writes or not reads:
             return
         reason = "positions of the draft state win over those computed from the lengths: stale, and of another number"
@@ -104,8 +94,9 @@ class Attention(Rule):
             + sites([a for a in forward if universe.fn(a).side == WORKER], reads_of, 2),
             binding_time="per step",
             why=(
-                "Where the draft state on the batch has positions the forward pass takes them instead of computing its own. Drafting "
-                "sets them for topk branches and moves them in place; a plain decode would run on what is left."
+                "Where the draft state on the batch has positions the forward pass takes them "
+                "instead of computing its own. Drafting sets them for topk branches and moves them "
+                "in place; a plain decode would run on what is left."
             ),
             refactor="Detach the draft state from the forward copy, or set positions explicitly.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify sets its own")},
@@ -114,7 +105,7 @@ class Attention(Rule):
             weight=6,
         )
 
-    def multi_step(self, universe: Universe) -> Iterator[Finding]:
+    def _multi_step(self, universe: Universe) -> Iterator[Finding]:
         patterns = universe.vocabulary.names("attention", "multi_step")
         made = [
             fn for fn in universe.fns.values() if fn.cls and universe.is_a(fn.cls, patterns) and fn.name == "__init__"
@@ -134,8 +125,9 @@ class Attention(Rule):
             consumers=sites(reads, reads_of, 5) + sites(inner, reads_of, 4),
             binding_time="process start",
             why=(
-                "One backend for each draft step but the last, with index buffers for topk branches. An off step does not use them; "
-                "a degenerate verify must build a state of no steps, and must not index into an empty list."
+                "One backend for each draft step but the last, with index buffers for topk branches. "
+                "An off step does not use them; a degenerate verify must build a state of no steps, "
+                "and must not index into an empty list."
             ),
             refactor="Make no draft backend for a state of at most one step.",
             verdicts={
@@ -148,7 +140,7 @@ class Attention(Rule):
             weight=1,
         )
 
-    def captured(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
+    def _captured(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
         """Metadata that backends prepare for graphs, by mode and by draft width."""
         widths = universe.vocabulary.spec.widths
         start = [
@@ -179,7 +171,10 @@ class Attention(Rule):
         ]
         if not (start or bound) or not branches:
             return
-        reason = "metadata of verify is laid out for num_draft_tokens a request; a plain decode needs the decode layout beside it"
+        reason = (
+            "metadata of verify is laid out for num_draft_tokens a request; a plain decode needs the "
+            "decode layout beside it"
+        )
         yield Finding(
             kind=self.kind,
             title="Backends lay out verify metadata for a fixed number of draft tokens",
@@ -189,8 +184,9 @@ class Attention(Rule):
             consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 4),
             binding_time="process start",
             why=(
-                "Query lengths, masks and index buffers of verify and draft-extend are sized when the backend is made, and "
-                "chosen by the forward mode. A decode has a layout of its own, which graphs of a speculative process never capture."
+                "Query lengths, masks and index buffers of verify and draft-extend are sized when "
+                "the backend is made, and chosen by the forward mode. A decode has a layout of its "
+                "own, which graphs of a speculative process never capture."
             ),
             refactor="Initialise decode metadata for the target's backend as well, or verify metadata of width one.",
             verdicts={
@@ -203,7 +199,7 @@ class Attention(Rule):
         )
         del modes
 
-    def modes(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
+    def _modes(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
         """The forward mode is rewritten by each stage and read by the scheduler after."""
         mode_enums = universe.vocabulary.spec.mode_enums
         writes = [
@@ -228,8 +224,9 @@ class Attention(Rule):
             consumers=sites(reads, reads_of, 4) + sites(forward, reads_of, 2),
             binding_time="per step",
             why=(
-                "Verify and the draft's extend put modes of their own on the batch. What is left decides how results are processed, "
-                "which graph runs, and which metadata is built: verify counts as an extend in many of these questions."
+                "Verify and the draft's extend put modes of their own on the batch. What is left "
+                "decides how results are processed, which graph runs, and which metadata is built: "
+                "verify counts as an extend in many of these questions."
             ),
             refactor="Keep DECODE on the scheduler's batch in an off step; set other modes only on forward copies.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify sets and restores it")},
@@ -242,6 +239,3 @@ class Attention(Rule):
 
 def _asks_for(branch: object, infos: frozenset[str]) -> bool:
     return bool(set(branch.reading.atoms) & infos)  # type: ignore[attr-defined]
-
-
-__all__ = ["Attention", "Site", "paths_of", "site"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, held_by, paths_of, targets, writes_of
+from sgltrace.coupling.query import call_line, callers, held_by, paths_of, targets
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Call
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+from sgltrace.coupling.wording import writes_of
 from sgltrace.index import syntax as s
 
 
@@ -38,11 +39,13 @@ class BatchFilterMerge(Rule):
                     elif shape == "merge":
                         merges.append((call, callee))
         if filters:
-            yield from self.filtered(universe, filters, fields)
+            yield from self._filtered(universe, filters, fields)
         if merges:
-            yield self.merged(universe, merges, fields)
+            yield self._merged(universe, merges, fields)
 
-    def filtered(self, universe: Universe, filters: list[tuple[Call, Fn]], fields: frozenset[str]) -> Iterator[Finding]:
+    def _filtered(
+        self, universe: Universe, filters: list[tuple[Call, Fn]], fields: frozenset[str]
+    ) -> Iterator[Finding]:
         inner = {callee.id for _, callee in filters}
         outer = {call.function for call, _ in filters}
         consumers = [site(call, "hands the kept rows on to the draft state", 6) for call, _ in filters]
@@ -64,11 +67,14 @@ class BatchFilterMerge(Rule):
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    "Verify finds the finished requests and keeps only the rows of the others; the scheduler's filter is told "
-                    "so and only cuts to length. A step that leaves finishing to the scheduler hands over a row for each "
-                    "request: a strict check raises, without it the wrong rows are kept."
+                    "Verify finds the finished requests and keeps only the rows of the others; the "
+                    "scheduler's filter is told so and only cuts to length. A step that leaves "
+                    "finishing to the scheduler hands over a row for each request: a strict check "
+                    "raises, without it the wrong rows are kept."
                 ),
-                refactor="Filter the draft state in the off step for requests that finish, or pass a flag of the batch.",
+                refactor=(
+                    "Filter the draft state in the off step for requests that finish, or pass a flag of the batch."
+                ),
                 verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify filters it itself")},
                 formula="expects len(topk_p) == number of unfinished requests",
                 fields=["EagleDraftInput.topk_p"],
@@ -92,8 +98,9 @@ class BatchFilterMerge(Rule):
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    "Between launch and resolution the draft state has no values, only indices into the relay's buffers. Filter "
-                    "and merge move those. A step that leaves no draft state, or one without indices, breaks both."
+                    "Between launch and resolution the draft state has no values, only indices into "
+                    "the relay's buffers. Filter and merge move those. A step that leaves no draft "
+                    "state, or one without indices, breaks both."
                 ),
                 refactor="Install a draft state with future indices after an off step too.",
                 verdicts={
@@ -128,7 +135,7 @@ class BatchFilterMerge(Rule):
                 out += sites(asks[:2], "asks the request whether it has finished", 4)
         return out
 
-    def merged(self, universe: Universe, merges: list[tuple[Call, Fn]], fields: frozenset[str]) -> Finding:
+    def _merged(self, universe: Universe, merges: list[tuple[Call, Fn]], fields: frozenset[str]) -> Finding:
         inner = sorted({callee.id for _, callee in merges})
         outer = sorted({call.function for call, _ in merges})
         consumers = [site(call, "hands the other batch's draft state on", 6) for call, _ in merges]
@@ -153,7 +160,10 @@ class BatchFilterMerge(Rule):
                     line = call_line(universe, caller, universe.fns[function])
                     producers.append(of(caller, "joins two batches", 3, line))
             producers.append(site(merges[0][0], "asks only whether its own draft state is there", 4))
-        reason = "one of the two batches has no draft state, or one of another kind: its requests get no rows, or the merge raises"
+        reason = (
+            "one of the two batches has no draft state, or one of another kind: its requests get no "
+            "rows, or the merge raises"
+        )
         return Finding(
             kind=self.kind,
             title="Two batches can be merged only if both carry a draft state of the same kind",
@@ -161,10 +171,14 @@ class BatchFilterMerge(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Merge joins the draft states row by row when the first batch has one, and does nothing when it has none. After "
-                "an off step that leaves none, or a prefill without one, the rows no longer match the requests."
+                "Merge joins the draft states row by row when the first batch has one, and does "
+                "nothing when it has none. After an off step that leaves none, or a prefill without "
+                "one, the rows no longer match the requests."
             ),
-            refactor="Keep a draft state on every batch of a speculative server, with rows marked cold, or rebuild it after a merge.",
+            refactor=(
+                "Keep a draft state on every batch of a speculative server, with rows marked cold, or "
+                "rebuild it after a merge."
+            ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "every step returns a draft state")},
             fields=["ScheduleBatch.spec_info"],
             weight=6,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, decides, reads_of, show, writes_of
+from sgltrace.coupling.query import callers, decides
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class Comm(Rule):
@@ -40,13 +41,16 @@ class Comm(Rule):
                 + sites(reads, reads_of, 5)
                 + [of(c, "uses the choice", 2) for f in lines for c in callers(universe, universe.fns[f])],
                 binding_time="process start",
-                why="Some fused or smaller collectives are left out while the process has an algorithm. Off steps keep the safe choice.",
+                why=(
+                    "Some fused or smaller collectives are left out while the process has an algorithm. "
+                    "Off steps keep the safe choice."
+                ),
                 refactor="None.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the choice is right for both kinds of step")),
             )
-        yield from self.swapped(universe)
+        yield from self._swapped(universe)
 
-    def swapped(self, universe: Universe) -> Iterator[Finding]:
+    def _swapped(self, universe: Universe) -> Iterator[Finding]:
         """Process-wide backends that the worker swaps while the draft model runs."""
         names = universe.vocabulary.names("comm", "backends")
         getters = {
@@ -59,7 +63,6 @@ class Comm(Rule):
             and fn.per_step
             and fn.cls is None
             and fn.id in universe.facts
-            and any(isinstance(d, str) for d in ()) is False
             and _is_context(universe, fn)
         ]
         users = {c.id: c for fn in contexts for c in callers(universe, fn) if c.side == WORKER}
@@ -72,7 +75,10 @@ class Comm(Rule):
             + [of(universe.fns[f], "holds the draft's choice", 3) for f in sorted(getters) if f in universe.fns],
             consumers=[of(fn, "runs the draft inside it", 4) for fn in users.values()],
             binding_time="per stage",
-            why="Experts and tensor-parallel groups of the draft are set for the time of its forward passes and put back after.",
+            why=(
+                "Experts and tensor-parallel groups of the draft are set for the time of its forward "
+                "passes and put back after."
+            ),
             refactor="Run the off step's target forward outside these contexts.",
             verdicts={
                 "A": (NONE, "the target runs outside them"),
@@ -87,6 +93,3 @@ class Comm(Rule):
 def _is_context(universe: Universe, fn: object) -> bool:
     node = universe.generators
     return fn.id in node  # type: ignore[attr-defined]
-
-
-__all__ = ["Comm", "show"]

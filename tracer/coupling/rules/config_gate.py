@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Refusal
 from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import (
-    decides,
-    mentions_width,
-    paths_of,
-    reads_after,
-    reads_of,
-    show,
-    width_reads,
-    writes_of,
-)
+from sgltrace.coupling.query import reads_after
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Refusal
 from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.widths import width_reads
+from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 
 
@@ -29,11 +22,11 @@ class ConfigGate(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The widths and what keeps them consistent; then other refusals; then features that are switched off."""
-        yield from self.widths(universe)
-        yield from self.refusals(universe)
-        yield from self.switched_off(universe)
+        yield from self._widths(universe)
+        yield from self._refusals(universe)
+        yield from self._switched_off(universe)
 
-    def widths(self, universe: Universe) -> Iterator[Finding]:
+    def _widths(self, universe: Universe) -> Iterator[Finding]:
         names = universe.vocabulary.spec.widths & {n for n in universe.writes if n.startswith("speculative_")}
         writes = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
         gates = [r for r in self.gates(universe) if self.asks(universe, r) & names]
@@ -90,10 +83,14 @@ class ConfigGate(Rule):
             + sites(readers, lambda m: f"takes {m.name}", 2),
             binding_time="process start",
             why=(
-                "Strides in verify and in the draft's extend are consistent only where the number of draft tokens is the number of steps "
-                "plus one for a single branch. The arguments rewrite it so; where one branch is required, more are refused."
+                "Strides in verify and in the draft's extend are consistent only where the number of "
+                "draft tokens is the number of steps plus one for a single branch. The arguments "
+                "rewrite it so; where one branch is required, more are refused."
             ),
-            refactor="For a degenerate verify keep the equality with no steps and one token; check again after widths are chosen.",
+            refactor=(
+                "For a degenerate verify keep the equality with no steps and one token; check again "
+                "after widths are chosen."
+            ),
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             by_path={"v1": dict.fromkeys("ABC", (NONE, "this path takes any widths"))} if v2 else {},
             formula="one branch: num_draft_tokens = num_steps + 1",
@@ -117,7 +114,7 @@ class ConfigGate(Rule):
             return set()
         return {p.attr for p in s.descend(refusal.tests[-1][0]) if isinstance(p, s.Attr)}
 
-    def refusals(self, universe: Universe) -> Iterator[Finding]:
+    def _refusals(self, universe: Universe) -> Iterator[Finding]:
         """One finding for each feature that speculation refuses."""
         by_feature: dict[str, list[Refusal]] = defaultdict(list)
         for refusal in self.gates(universe):
@@ -141,14 +138,17 @@ class ConfigGate(Rule):
                 producers=sites(found, lambda r: f"refuses: {show(r.tests[-1][0])}", 5),
                 consumers=sites(readers, reads_of, 3),
                 binding_time="process start",
-                why=f"The arguments refuse {feature} together with an algorithm. A server that only sometimes speculates is refused too.",
+                why=(
+                    f"The arguments refuse {feature} together with an algorithm. A server that only "
+                    "sometimes speculates is refused too."
+                ),
                 refactor="Lift the gate where the on step supports it; off steps need nothing.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition=feature,
                 fields=[f"ServerArgs.{feature}"],
             )
 
-    def switched_off(self, universe: Universe) -> Iterator[Finding]:
+    def _switched_off(self, universe: Universe) -> Iterator[Finding]:
         """Features of the server that the arguments turn off for speculation."""
         skip = universe.vocabulary.spec.overlap_fields | universe.fields("scheduler_policy", "limits")
         turned = [
@@ -174,7 +174,10 @@ class ConfigGate(Rule):
             producers=sites(turned, writes_of, 5),
             consumers=sites(readers, reads_of, 3),
             binding_time="process start",
-            why="Features that speculation cannot run with are switched off when the process starts, and stay off in off steps.",
+            why=(
+                "Features that speculation cannot run with are switched off when the process starts, and "
+                "stay off in off steps."
+            ),
             refactor="None for correctness; off steps do without these features.",
             verdicts=dict.fromkeys("ABC", (SOFT, "off steps do without these features")),
             fields=sorted({f"ServerArgs.{t.field}" for t in turned}),
@@ -211,6 +214,3 @@ def _of_path(universe: Universe, refusal: Refusal, path: str) -> bool:
         if on and same and path == "v2":
             return True
     return False
-
-
-__all__ = ["ConfigGate", "decides", "mentions_width", "paths_of"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import annotation_class
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, reads_of, step_reads
+from sgltrace.coupling.query import step_reads
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import annotation_class
-from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.wording import reads_of
 from sgltrace.index import syntax as s
 
 
@@ -26,7 +27,7 @@ class ControlSurface(Rule):
             if fn.id in universe.facts
             and any(universe.is_a(annotation_class(p.annotation), requests) for p in fn.params)
         ]
-        allowed: dict[str, list] = {}
+        allowed: dict[str, list[Fn]] = {}
         for fn in handlers:
             for text in _texts(universe, fn.body()):
                 if universe.vocabulary.spec.is_config(text):
@@ -59,10 +60,13 @@ class ControlSurface(Rule):
                 consumers=sites(reads, lambda m: f"takes {m.name} in each step", 5) + sites(counters, reads_of, 3),
                 binding_time="control request",
                 why=(
-                    "The request that changes the server's state accepts a list of names; widths and the algorithm are not on it, and what "
-                    "was bound at start would not follow. A toggle for operators needs a name of its own."
+                    "The request that changes the server's state accepts a list of names; widths and "
+                    "the algorithm are not on it, and what was bound at start would not follow. A "
+                    "toggle for operators needs a name of its own."
                 ),
-                refactor="Add a flag to the list, read it where the step is decided, and make it the same on all ranks.",
+                refactor=(
+                    "Add a flag to the list, read it where the step is decided, and make it the same on all ranks."
+                ),
                 verdicts=dict.fromkeys("ABC", (SOFT, "there is no way to tell a running server")),
                 fields=[f"ServerArgs.{n}" for n in sorted(allowed)],
                 weight=1,
@@ -91,7 +95,10 @@ class ControlSurface(Rule):
                 producers=sites(reach, reads_of, 5),
                 consumers=consumers,
                 binding_time="control request",
-                why="These requests ask for a draft worker of the process. Turned off, it still holds weights and KV that must follow.",
+                why=(
+                    "These requests ask for a draft worker of the process. Turned off, it still holds "
+                    "weights and KV that must follow."
+                ),
                 refactor="None.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the draft worker stays, and is kept up")),
             )
@@ -113,6 +120,3 @@ def _handles(universe: Universe, function: str) -> bool:
     """Whether a scheduler function is called by a handler, or is one by its place in the dispatcher."""
     fn = universe.fns[function]
     return not fn.at_start and not fn.per_step and universe.is_a(fn.cls, universe.scheduler_classes)
-
-
-__all__ = ["ControlSurface", "callers"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, reads_of, show, step_reads, targets, writes_of
+from sgltrace.coupling.query import call_line, callers, decides, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import TARGET, WORKER, Fn, Universe
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 class CudaGraph(Rule):
@@ -20,13 +21,13 @@ class CudaGraph(Rule):
         runners = universe.of_class("cuda_graph")
         draft = {fn.id for fn in runners if _of_draft(universe, fn)}
         target = [fn for fn in runners if fn.id not in draft]
-        yield from self.target(universe, target)
-        yield from self.buffers(universe, target)
-        yield from self.recapture(universe, target)
-        yield from self.drafts(universe, [fn for fn in runners if fn.id in draft])
-        yield from self.sizes(universe)
+        yield from self._target(universe, target)
+        yield from self._buffers(universe, target)
+        yield from self._recapture(universe, target)
+        yield from self._drafts(universe, [fn for fn in runners if fn.id in draft])
+        yield from self._sizes(universe)
 
-    def target(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _target(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
         ids = {fn.id for fn in runners}
         names = universe.fields("cuda_graph", "mode") | universe.fields("cuda_graph", "width")
         bound = [a for a in universe.written(names) if a.function in ids and a.regime == "spec"]
@@ -41,7 +42,7 @@ class CudaGraph(Rule):
         producers += sites(captures, reads_of, 4)
         replays = [a for a in reads if universe.fn(a).per_step and not _captures(universe, universe.fn(a))]
         consumers = sites(replays, reads_of, 6)
-        users = self.users(universe, ids)
+        users = self._users(universe, ids)
         consumers += [of(fn, "asks whether a graph can run, and replays it", 5, line) for fn, line in users]
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
         producers += [
@@ -63,11 +64,15 @@ class CudaGraph(Rule):
             consumers=consumers,
             binding_time="process start",
             why=(
-                "Under an algorithm the runner captures in verify mode, with the draft's width of tokens for each request; keys are "
-                "batch sizes. A decode of one token a request passes the check, and its inputs are copied into buffers of another "
-                "length: an error for more than one request, a silent broadcast for one."
+                "Under an algorithm the runner captures in verify mode, with the draft's width of "
+                "tokens for each request; keys are batch sizes. A decode of one token a request "
+                "passes the check, and its inputs are copied into buffers of another length: an "
+                "error for more than one request, a silent broadcast for one."
             ),
-            refactor="A second runner captured for (DECODE, 1), or a key of mode, width and batch size with a check of the mode.",
+            refactor=(
+                "A second runner captured for (DECODE, 1), or a key of mode, width and batch size with a "
+                "check of the mode."
+            ),
             verdicts={
                 "A": (HARD, reason),
                 "B": (HARD, reason),
@@ -80,19 +85,20 @@ class CudaGraph(Rule):
         )
 
     @staticmethod
-    def users(universe: Universe, ids: set[str]) -> list[tuple[Fn, int]]:
+    def _users(universe: Universe, ids: set[str]) -> list[tuple[Fn, int]]:
         """Functions of the model runner and of the workers that ask a runner and replay."""
         names = universe.vocabulary.names("cuda_graph", "runners")
         out: dict[str, tuple[Fn, int]] = {}
         for found in universe.calls.values():
             for call in found:
                 fn = universe.fn(call)
-                if call.owner in names and fn.id not in ids and fn.per_step and fn.side in (TARGET, WORKER):
-                    if any(t.id in ids for t in targets(universe, call)):
-                        out.setdefault(fn.id, (fn, call.line))
+                if call.owner not in names or fn.id in ids or not fn.per_step or fn.side not in (TARGET, WORKER):
+                    continue
+                if any(t.id in ids for t in targets(universe, call)):
+                    out.setdefault(fn.id, (fn, call.line))
         return [out[k] for k in sorted(out)]
 
-    def buffers(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _buffers(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
         ids = {fn.id for fn in runners}
         sizes = universe.fields("cuda_graph", "sizes")
         sized = [a for a in universe.written(sizes) if a.function in ids and a.how == "assign"]
@@ -116,7 +122,7 @@ class CudaGraph(Rule):
             formula="inputs: max_bs * num_draft_tokens; logits: (max_bs * num_draft_tokens, vocabulary)",
         )
 
-    def recapture(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _recapture(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
         """A runner's step function that changes the captured hidden mode and captures again."""
         fields = universe.fields("hidden_capture")
         ids = {fn.id for fn in runners}
@@ -147,8 +153,9 @@ class CudaGraph(Rule):
                 + sites([a for a in universe.read(fields) if a.function in ids and a.function != fn.id], reads_of, 3),
                 binding_time="per step",
                 why=(
-                    "Graphs are captured with the hidden-state mode of verify. A plain step asks for none: where the runner does "
-                    "not take that as covered it captures all sizes again, and once more at the next on step."
+                    "Graphs are captured with the hidden-state mode of verify. A plain step asks for "
+                    "none: where the runner does not take that as covered it captures all sizes "
+                    "again, and once more at the next on step."
                 ),
                 refactor="Ask for the captured mode in off steps, or keep graphs by mode.",
                 verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify asks for the captured mode")},
@@ -158,7 +165,7 @@ class CudaGraph(Rule):
             )
             return
 
-    def drafts(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _drafts(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
         ids = {fn.id for fn in runners}
         widths = (
             universe.fields("cuda_graph", "width")
@@ -169,9 +176,12 @@ class CudaGraph(Rule):
         if not bound:
             return
         reads = [a for a in universe.read(widths) if a.function in ids and universe.fn(a).per_step]
-        users = self.users(universe, ids)
+        users = self._users(universe, ids)
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
-        reason = "the draft's own graphs take topk, or num_draft_tokens, tokens a request: a one-token extend runs eagerly or padded"
+        reason = (
+            "the draft's own graphs take topk, or num_draft_tokens, tokens a request: a one-token extend "
+            "runs eagerly or padded"
+        )
         yield Finding(
             kind=self.kind,
             title="The draft's graphs are captured for drafting and extending at fixed widths",
@@ -179,8 +189,8 @@ class CudaGraph(Rule):
             consumers=sites(reads, reads_of, 4) + [of(fn, "replays a draft graph", 4, line) for fn, line in users],
             binding_time="process start",
             why=(
-                "Draft graphs hold topk tokens a request, draft-extend graphs the whole width of a verify. An off step that extends "
-                "the draft by one token has no graph of its width."
+                "Draft graphs hold topk tokens a request, draft-extend graphs the whole width of a "
+                "verify. An off step that extends the draft by one token has no graph of its width."
             ),
             refactor="Extend with padding to the captured width, or capture an extend of one token.",
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
@@ -190,14 +200,14 @@ class CudaGraph(Rule):
             weight=3,
         )
 
-    def sizes(self, universe: Universe) -> Iterator[Finding]:
+    def _sizes(self, universe: Universe) -> Iterator[Finding]:
         """Batch sizes to capture that the configuration chooses by the algorithm."""
         names = universe.fields("cuda_graph", "sizes")
         args = universe.vocabulary.names("config_gate", "args_classes")
         chosen = [
             a for a in universe.written(names) if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
         ]
-        chosen += [
+        branches = [
             b
             for b in universe.branches
             if b.leaves is None and universe.is_a(universe.fn(b).cls, args) and _returns_list(universe, universe.fn(b))
@@ -205,16 +215,19 @@ class CudaGraph(Rule):
         reads = [
             a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_a(universe.fn(a).cls, args)
         ]
-        if not chosen or not reads:
+        if not (chosen or branches) or not reads:
             return
         reason = "off steps at large batches may lie beyond the sizes captured for speculation, and run without a graph"
         yield Finding(
             kind=self.kind,
             title="Captured batch sizes are chosen for speculation",
-            producers=sites(chosen, lambda x: writes_of(x) if hasattr(x, "field") else f"decides by {show(x.test)}", 5),
+            producers=sites(chosen, writes_of, 5) + sites(branches, lambda b: f"decides by {show(b.test)}", 5),
             consumers=sites(reads, reads_of, 4),
             binding_time="process start",
-            why="With an algorithm fewer and smaller batch sizes are captured; turning speculation off pays at the large ones.",
+            why=(
+                "With an algorithm fewer and smaller batch sizes are captured; turning speculation off "
+                "pays at the large ones."
+            ),
             refactor="Choose the sizes of plain graphs apart from those of verify.",
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             condition="CUDA graph enabled",
@@ -286,6 +299,3 @@ def _asked_for_sizes(universe: Universe, fn: Fn, ids: set[str]) -> bool:
 def _returns_list(universe: Universe, fn: Fn) -> bool:
     facts = universe.facts.get(fn.id)
     return facts is not None and bool(facts.returns) and any("bs" in name for name in facts.local)
-
-
-__all__ = ["CudaGraph", "step_reads"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, decides, reads_of, writes_of
+from sgltrace.coupling.query import decides
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class Disaggregation(Rule):
@@ -23,12 +24,15 @@ class Disaggregation(Rule):
         infos = universe.vocabulary.spec.info_fields
         writes = [a for a in universe.written(names) if a.function in inside or universe.role(a.cls) == "request"]
         writes = [a for a in writes if universe.fn(a).name != "__init__"]
-        reads = [a for a in universe.read(names)]
+        reads = list(universe.read(names))
         made = [a for a in universe.written(infos) if a.function in inside]
         sent = [a for a in universe.read(infos) if a.function in inside]
         branches = [b for b in universe.branches if b.function in inside]
         if (writes or sent) and (reads or made):
-            reason = "the first decode step starts from the draft state that prefill sent: an off step first must still install one"
+            reason = (
+                "the first decode step starts from the draft state that prefill sent: an off step first "
+                "must still install one"
+            )
             yield Finding(
                 kind=self.kind,
                 title="Prefill sends a draft state, and decode starts from it",
@@ -42,8 +46,9 @@ class Disaggregation(Rule):
                 ],
                 binding_time="request admission",
                 why=(
-                    "Probabilities, indices and hidden states of the first draft travel with a request from prefill to decode, which "
-                    "builds its draft state of them, and stores it in the relay. Both ends must run with the same algorithm and widths."
+                    "Probabilities, indices and hidden states of the first draft travel with a "
+                    "request from prefill to decode, which builds its draft state of them, and "
+                    "stores it in the relay. Both ends must run with the same algorithm and widths."
                 ),
                 refactor="Keep building the draft state on arrival, whatever the first step is.",
                 verdicts={"A": (HARD, reason), "B": (SOFT, reason), "C": (NONE, "the worker starts from it as before")},
@@ -53,7 +58,7 @@ class Disaggregation(Rule):
             )
         pools = universe.fields("disaggregation", "pools")
         bound = [a for a in universe.written(pools) if universe.fn(a).at_start]
-        used = [a for a in universe.read(pools)]
+        used = list(universe.read(pools))
         makers = [
             fn
             for fn in universe.fns.values()
@@ -69,11 +74,13 @@ class Disaggregation(Rule):
                 + [of(fn, "hands the draft's pool to the transfer", 5) for fn in makers],
                 consumers=sites(used, reads_of, 5),
                 binding_time="process start",
-                why="KV of the draft is sent with the target's by the same slots. What off steps leave unwritten is sent as it is.",
+                why=(
+                    "KV of the draft is sent with the target's by the same slots. What off steps leave "
+                    "unwritten is sent as it is."
+                ),
                 refactor="None; keep the draft's KV filled for what is sent.",
-                verdicts=dict.fromkeys("ABC", (NONE, "pools are fixed for the process, and their layout does not change")),
+                verdicts=dict.fromkeys(
+                    "ABC", (NONE, "pools are fixed for the process, and their layout does not change")
+                ),
                 condition="PD disaggregation",
             )
-
-
-__all__ = ["Disaggregation", "callers"]

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import (
-    callers,
-    decides,
-    mentions_width,
-    paths_of,
-    reads_of,
-    show,
-    step_reads,
-    targets,
-    writes_of,
-)
+from sgltrace.coupling.point import HARD, SOFT, Finding, of, sites
+from sgltrace.coupling.query import callers, decides, paths_of, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 class DpAttention(Rule):
@@ -27,11 +19,11 @@ class DpAttention(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Token accounting, idle ranks, and the mixing of prefill and decode."""
-        yield from self.accounting(universe)
-        yield from self.idle(universe)
-        yield from self.mixing(universe)
+        yield from self._accounting(universe)
+        yield from self._idle(universe)
+        yield from self._mixing(universe)
 
-    def accounting(self, universe: Universe) -> Iterator[Finding]:
+    def _accounting(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("dp_attention", "tokens")
         sync = set(universe.vocabulary.names("dp_attention", "sync_classes"))
         gathers = [fn for fn in universe.fns.values() if fn.cls in sync and fn.per_step]
@@ -61,14 +53,14 @@ class DpAttention(Rule):
             and fn.id in universe.facts
             and any(c.name in sync for c in universe.facts[fn.id].calls)
         ]
-        reads = [a for a in step_reads(universe, names, (TARGET, WORKER, SCHEDULER))]
+        reads = list(step_reads(universe, names, (TARGET, WORKER, SCHEDULER)))
         if not (gathers or makers) or not coefficients:
             return
         producers = [of(fn, "says how many tokens a request takes in this stage", 6) for fn in coefficients]
         for fn in makers:
             facts = universe.facts[fn.id]
             lines = [a for a in facts.accesses if a.field in ("extend_num_tokens", "forward_mode") and not a.write]
-            producers += sites(lines, "counts the batch's tokens", 4) + [of(fn, "counts tokens and has ranks agree", 6)]
+            producers += [*sites(lines, "counts the batch's tokens", 4), of(fn, "counts tokens and has ranks agree", 6)]
         producers += [of(fn, "gathers what ranks tell each other", 5) for fn in gathers]
         consumers = sites([a for a in reads if universe.fn(a).side != SCHEDULER], reads_of, 4)
         consumers += sites(
@@ -87,10 +79,14 @@ class DpAttention(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Before each step ranks gather token counts, and each stage multiplies them by its tokens a request. No element says "
-                "whether a rank speculates, so ranks that switch on their own compute different buffer sizes and graph sizes."
+                "Before each step ranks gather token counts, and each stage multiplies them by its "
+                "tokens a request. No element says whether a rank speculates, so ranks that switch "
+                "on their own compute different buffer sizes and graph sizes."
             ),
-            refactor="Decide for all ranks: add an element to the gathered tensor, reduce it, and decide before the batch is run.",
+            refactor=(
+                "Decide for all ranks: add an element to the gathered tensor, reduce it, and decide "
+                "before the batch is run."
+            ),
             verdicts=dict.fromkeys("ABC", (HARD, reason)),
             formula="tokens of rank r: bs_r * c; c = topk (draft), num_draft_tokens (verify), 1 (plain)",
             condition="DP attention",
@@ -98,7 +94,7 @@ class DpAttention(Rule):
             weight=6,
         )
 
-    def idle(self, universe: Universe) -> Iterator[Finding]:
+    def _idle(self, universe: Universe) -> Iterator[Finding]:
         """Speculative inputs of no rows, made for ranks without requests."""
         makers = []
         for fn in sorted(universe.fns.values(), key=lambda f: f.id):
@@ -131,7 +127,10 @@ class DpAttention(Rule):
             for a in universe.facts[fn.id].accesses
             if a.field == "forward_mode" and not a.write
         ]
-        reason = "idle ranks run draft, verify and extend with no rows; ranks in an off step run one forward pass: collectives do not match"
+        reason = (
+            "idle ranks run draft, verify and extend with no rows; ranks in an off step run one forward "
+            "pass: collectives do not match"
+        )
         yield Finding(
             kind=self.kind,
             title="Idle ranks run every stage of speculation with empty inputs",
@@ -140,8 +139,9 @@ class DpAttention(Rule):
             consumers=[of(fn, "runs an idle rank's stages", 5) for fn in users.values()] + sites(modes, reads_of, 2),
             binding_time="per step",
             why=(
-                "A rank without requests takes part in each stage's collectives with inputs of no rows. A rank that takes an off step "
-                "makes fewer collective calls than its idle peers."
+                "A rank without requests takes part in each stage's collectives with inputs of no "
+                "rows. A rank that takes an off step makes fewer collective calls than its idle "
+                "peers."
             ),
             refactor="Let all ranks take the same kind of step, the idle ones too.",
             verdicts={
@@ -153,7 +153,7 @@ class DpAttention(Rule):
             weight=4,
         )
 
-    def mixing(self, universe: Universe) -> Iterator[Finding]:
+    def _mixing(self, universe: Universe) -> Iterator[Finding]:
         """Scheduler conditions on both the algorithm and the need for ranks to agree."""
         names = universe.fields("dp_attention")
         for branch in universe.branches:
@@ -180,7 +180,10 @@ class DpAttention(Rule):
                 producers=decides(universe, fn.id, [branch.line]),
                 consumers=consumers + sites([a for a in facts.accesses if a.field in names], reads_of, 2),
                 binding_time="per step",
-                why="With an algorithm ranks agree once more before prefill, so that no rank prefills while another decodes.",
+                why=(
+                    "With an algorithm ranks agree once more before prefill, so that no rank prefills "
+                    "while another decodes."
+                ),
                 refactor="None; relax it where all ranks are off.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition="DP attention",
@@ -200,6 +203,3 @@ def _attrs(node: object) -> list[str]:
     from sgltrace.index import syntax as s
 
     return [p.attr for p in s.descend(node) if isinstance(p, s.Attr)]  # type: ignore[arg-type]
-
-
-__all__ = ["NONE", "DpAttention"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import calls_on, reads_of, step_reads, writes_of
+from sgltrace.coupling.facts import Call
+from sgltrace.coupling.point import HARD, NONE, Finding, of, site, sites
+from sgltrace.coupling.query import calls_on, step_reads
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class DraftKv(Rule):
@@ -20,11 +22,12 @@ class DraftKv(Rule):
         runners = universe.vocabulary.names("draft_kv", "runners")
         forward = [c for c in calls_on(universe, runners) if universe.fn(c).side == WORKER and universe.fn(c).per_step]
         state = universe.fields("draft_state")
-        fills, drafts = [], []
+        fills: list[Call] = []
+        drafts: list[Call] = []
         for call in forward:
             facts = universe.facts[call.function]
             makes = any(a.write and a.field in state and a.how != "keyword" for a in facts.accesses)
-            (fills if makes and not _loops(universe, call.function) else drafts).append(call)
+            (fills if makes else drafts).append(call)
         modes = {
             m.function
             for name in universe.vocabulary.spec.spec_modes
@@ -33,10 +36,10 @@ class DraftKv(Rule):
         }
         extends = [universe.fns[f] for f in sorted(modes) if any(c.function == f for c in forward)]
         if fills or extends:
-            yield self.hole(universe, fills, extends, drafts or fills)
-        yield from self.shared_pools(universe)
+            yield self._hole(universe, fills, extends, drafts or fills)
+        yield from self._shared_pools(universe)
 
-    def hole(self, universe: Universe, fills: list, extends: list, drafts: list) -> Finding:
+    def _hole(self, universe: Universe, fills: list[Call], extends: list[Fn], drafts: list[Call]) -> Finding:
         producers = [site(c, "runs the draft model over the step's tokens", 5) for c in fills]
         producers += [of(fn, "extends the draft's KV", 5) for fn in extends]
         consumers = [site(c, "drafts on top of that KV", 5) for c in drafts]
@@ -50,10 +53,14 @@ class DraftKv(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Draft and target use the same slots in pools of their own. An off step writes the target's KV of its token and "
-                "not the draft's; the next draft attends over the whole sequence, holes and recycled slots included."
+                "Draft and target use the same slots in pools of their own. An off step writes the "
+                "target's KV of its token and not the draft's; the next draft attends over the whole "
+                "sequence, holes and recycled slots included."
             ),
-            refactor="Extend the draft on every off step (keep warm), or run the draft over the missed tokens before the next on step.",
+            refactor=(
+                "Extend the draft on every off step (keep warm), or run the draft over the missed tokens "
+                "before the next on step."
+            ),
             verdicts={
                 "A": (HARD, reason),
                 "B": (HARD, reason),
@@ -63,14 +70,14 @@ class DraftKv(Rule):
             weight=7,
         )
 
-    def shared_pools(self, universe: Universe) -> Iterator[Finding]:
+    def _shared_pools(self, universe: Universe) -> Iterator[Finding]:
         pools = universe.fields("draft_kv", "pools")
         writes = [
             a
             for a in universe.written(pools)
             if universe.fn(a).at_start and universe.is_a(universe.fn(a).cls, _worker_classes(universe))
         ]
-        reads = [a for a in step_reads(universe, pools, (WORKER,))]
+        reads = list(step_reads(universe, pools, (WORKER,)))
         if not writes or not reads:
             return
         yield Finding(
@@ -80,8 +87,9 @@ class DraftKv(Rule):
             consumers=sites(reads, reads_of, 3),
             binding_time="process start",
             why=(
-                "The draft worker takes the target's table and allocator, so slots that an off step reserves for the target are "
-                "slots of the draft's pool as well, whether the draft fills them or not."
+                "The draft worker takes the target's table and allocator, so slots that an off step "
+                "reserves for the target are slots of the draft's pool as well, whether the draft "
+                "fills them or not."
             ),
             refactor="None for the target; the draft's rows of an off step must be filled or marked.",
             verdicts=dict.fromkeys("ABC", (NONE, "one slot number serves both pools")),
@@ -89,14 +97,7 @@ class DraftKv(Rule):
         )
 
 
-def _loops(universe: Universe, function: str) -> bool:
-    return False
-
-
 def _worker_classes(universe: Universe) -> frozenset[str]:
     return universe.vocabulary.roles.get("spec_worker", frozenset()) | universe.vocabulary.roles.get(
         "draft_worker", frozenset()
     )
-
-
-__all__ = ["SOFT", "DraftKv"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import DRAFTS, held_by, is_copy, reads_of, spec_writes, start_writes, step_reads, writes_of
+from sgltrace.coupling.query import DRAFTS, held_by, is_copy, spec_writes, start_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 _HOLDERS = (*DRAFTS, "future_map", "future_indices")
 
@@ -19,12 +20,12 @@ class DraftState(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The loop-carried fields, the token the draft continues from, and the inputs of the draft's own extend."""
-        yield from self.carried(universe)
-        yield from self.bonus(universe)
-        yield from self.extend(universe)
-        yield from self.vocabulary_map(universe)
+        yield from self._carried(universe)
+        yield from self._bonus(universe)
+        yield from self._extend(universe)
+        yield from self._vocabulary_map(universe)
 
-    def carried(self, universe: Universe) -> Iterator[Finding]:
+    def _carried(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("draft_state")
         writes = [a for a in held_by(universe, spec_writes(universe, names), _HOLDERS, unknown=False) if not is_copy(a)]
         carried = {a.field for a in writes if universe.fn(a).side == WORKER}
@@ -41,11 +42,15 @@ class DraftState(Rule):
             consumers=sites(reads, reads_of, 4),
             binding_time="per step",
             why=(
-                "They are carried from step to step, and only drafting code writes them. An off step that skips the draft's "
-                "extend leaves them stale (the next draft starts from the wrong token) or missing (wrong shapes in graph "
-                "replay, filters and merges). Nothing says for which requests they are valid, so a batch cannot mix."
+                "They are carried from step to step, and only drafting code writes them. An off step "
+                "that skips the draft's extend leaves them stale (the next draft starts from the "
+                "wrong token) or missing (wrong shapes in graph replay, filters and merges). Nothing "
+                "says for which requests they are valid, so a batch cannot mix."
             ),
-            refactor="Run a one-token extend of the draft on every off step, or write placeholders with a flag and prime again.",
+            refactor=(
+                "Run a one-token extend of the draft on every off step, or write placeholders with a "
+                "flag and prime again."
+            ),
             verdicts={
                 "A": (HARD, reason),
                 "B": (HARD, reason),
@@ -56,10 +61,10 @@ class DraftState(Rule):
             weight=9,
         )
 
-    def bonus(self, universe: Universe) -> Iterator[Finding]:
+    def _bonus(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("draft_state", "bonus")
         writes = [a for a in spec_writes(universe, names) if not is_copy(a)]
-        reads = [a for a in step_reads(universe, names)]
+        reads = list(step_reads(universe, names))
         if not writes or not reads:
             return
         reason = "the next draft and verify start from this token; only speculation's own code writes it"
@@ -70,7 +75,8 @@ class DraftState(Rule):
             consumers=sites(reads, reads_of, 4),
             binding_time="per step",
             why=(
-                f"{', '.join(sorted({a.field for a in writes}))} is the root of the next draft's tree and the first token that "
+                f"{', '.join(sorted({a.field for a in writes}))} is the root of the next draft's tree "
+                "and the first token that "
                 "the next verify feeds. An off step that does not set it makes the next on step verify an old token."
             ),
             refactor="Set it to the off step's sampled token, one for each request.",
@@ -80,7 +86,7 @@ class DraftState(Rule):
             weight=7,
         )
 
-    def extend(self, universe: Universe) -> Iterator[Finding]:
+    def _extend(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("draft_state", "extend")
         writes = [a for a in held_by(universe, spec_writes(universe, names), DRAFTS) if not is_copy(a)]
         reads = held_by(universe, step_reads(universe, names), (*DRAFTS, "forward_batch"))
@@ -96,7 +102,8 @@ class DraftState(Rule):
             consumers=sites(reads, reads_of, 4),
             binding_time="per step",
             why=(
-                f"{', '.join(sorted({a.field for a in writes})[:4])} come out of verify, and the extend that keeps the draft "
+                f"{', '.join(sorted({a.field for a in writes})[:4])} come out of verify, and the "
+                "extend that keeps the draft "
                 "current reads them. An off step that wants to keep the draft warm has no verify to take them from."
             ),
             refactor="Build them for one accepted token for each request.",
@@ -105,7 +112,7 @@ class DraftState(Rule):
             weight=4,
         )
 
-    def vocabulary_map(self, universe: Universe) -> Iterator[Finding]:
+    def _vocabulary_map(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("draft_state", "vocabulary_map")
         writes = start_writes(universe, names)
         reads = step_reads(universe, names, (WORKER, SCHEDULER))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, sites
-from sgltrace.coupling.query import decides, reads_of, writes_of
+from sgltrace.coupling.query import decides
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class FutureMap(Rule):
@@ -54,11 +56,15 @@ class FutureMap(Rule):
             consumers=consumers,
             binding_time="process start, and the first decode",
             why=(
-                "Which buffers the relay has, and which of them it fills and resolves, depends on the process's algorithm; their "
-                "widths on the first draft state stored. A result without a draft state cannot be stored, and the next step "
-                "resolves whatever the row held before."
+                "Which buffers the relay has, and which of them it fills and resolves, depends on "
+                "the process's algorithm; their widths on the first draft state stored. A result "
+                "without a draft state cannot be stored, and the next step resolves whatever the row "
+                "held before."
             ),
-            refactor="Have the off step return a full draft state, or keep the plain buffer beside the others and mark each row.",
+            refactor=(
+                "Have the off step return a full draft state, or keep the plain buffer beside the others "
+                "and mark each row."
+            ),
             verdicts={"A": (HARD, reason), "B": (HARD, width), "C": (NONE, "verify returns a draft state")},
             formula="buffer rows: future_buffer_len or request-pool size, one row for each request",
             fields=[f"FutureMap.{f}" for f in sorted(fields)],
@@ -67,7 +73,7 @@ class FutureMap(Rule):
         )
 
 
-def _calls_of_relay(universe: Universe, relay: set[str]) -> list:
+def _calls_of_relay(universe: Universe, relay: set[str]) -> list[Call]:
     names = {universe.fns[f].name for f in relay if not universe.fns[f].name.startswith("__")}
     out = []
     for name in sorted(names):

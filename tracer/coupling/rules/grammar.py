@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
-from sgltrace.coupling.query import reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.query import spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class Grammar(Rule):
@@ -37,7 +39,10 @@ class Grammar(Rule):
         owners = [c for c in worker if any(x.name == c.name for x in scheduler)]
         reads = step_reads(universe, names, (SCHEDULER, WORKER))
         if owners or scheduler:
-            reason = "the token of a plain result is accepted by nobody on this path, or twice: the mask of the next step is wrong"
+            reason = (
+                "the token of a plain result is accepted by nobody on this path, or twice: the mask of "
+                "the next step is wrong"
+            )
             soft = "the scheduler accepts what the result's counts say: a plain result must carry them"
             yield Finding(
                 kind=self.kind,
@@ -48,9 +53,10 @@ class Grammar(Rule):
                 + sites(reads, reads_of, 1),
                 binding_time="per step",
                 why=(
-                    "Each token must move the grammar exactly once. With speculation verify does it, or the scheduler over the list "
-                    "of accepted tokens; without, the scheduler with the one token. A plain result in a speculative process meets "
-                    "neither branch, or the wrong one."
+                    "Each token must move the grammar exactly once. With speculation verify does it, "
+                    "or the scheduler over the list of accepted tokens; without, the scheduler with "
+                    "the one token. A plain result in a speculative process meets neither branch, or "
+                    "the wrong one."
                 ),
                 refactor="Accept the off step's token in the same place as the path's accepted tokens.",
                 verdicts={
@@ -63,10 +69,10 @@ class Grammar(Rule):
                 fields=["Req.grammar"],
                 weight=3,
             )
-        yield from self.mask(universe, names)
-        yield from self.overlap(universe)
+        yield from self._mask(universe, names)
+        yield from self._overlap(universe)
 
-    def mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
+    def _mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
         writes = [
             a for a in spec_writes(universe, names, resets=True) if a.field in ("vocab_mask", "grammars", "grammar")
         ]
@@ -74,7 +80,7 @@ class Grammar(Rule):
             c
             for found in universe.calls.values()
             for c in found
-            if universe.fn(c).side == WORKER and _about_grammar(c, names)
+            if universe.fn(c).side == WORKER and c.owner == "" and _walks_grammar(universe, c)
         ]
         plain = [a for a in step_reads(universe, names, (TARGET, SCHEDULER)) if a.field in ("vocab_mask", "grammars")]
         if not (writes or makers) or not plain:
@@ -89,8 +95,9 @@ class Grammar(Rule):
             consumers=sites(plain, reads_of, 4),
             binding_time="per step",
             why=(
-                "Verify walks the grammar over the draft's tree for a mask of a row for each draft token, and unsets the mask on "
-                "the sampling info. The plain sampler reads a mask of a row for each request from there."
+                "Verify walks the grammar over the draft's tree for a mask of a row for each draft "
+                "token, and unsets the mask on the sampling info. The plain sampler reads a mask of "
+                "a row for each request from there."
             ),
             refactor="Fill the plain mask in the off step, before sampling.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify makes its mask")},
@@ -100,7 +107,7 @@ class Grammar(Rule):
             weight=2,
         )
 
-    def overlap(self, universe: Universe) -> Iterator[Finding]:
+    def _overlap(self, universe: Universe) -> Iterator[Finding]:
         """Scheduler functions that return a decision from both the regime and the grammar."""
         flags = universe.fields("sampling", "grammar")
         for function, facts in sorted(universe.facts.items()):
@@ -124,7 +131,10 @@ class Grammar(Rule):
                     if function in universe.callees.get(c.function, ())
                 ],
                 binding_time="per step",
-                why="A batch with a grammar is not overlapped with the next while the process speculates, off steps included.",
+                why=(
+                    "A batch with a grammar is not overlapped with the next while the process "
+                    "speculates, off steps included."
+                ),
                 refactor="Ask whether the batch's last step was speculative.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 condition="grammar in use",
@@ -134,17 +144,14 @@ class Grammar(Rule):
             return
 
 
-def _on(universe: Universe, calls: list, path: str) -> bool:
+def _on(universe: Universe, calls: list[Call], path: str) -> bool:
     return any(path in universe.paths_of(c.function) for c in calls)
 
 
-def _about_grammar(call: object, names: frozenset[str]) -> bool:
-    from sgltrace.index import syntax as s
-
-    node = call.node  # type: ignore[attr-defined]
-    return (
-        any(isinstance(p, s.Attr) and p.attr in ("reqs",) for a in node.args for p in s.descend(a.value))
-        and call.regime is None
-        and call.owner == ""
-        and len(node.args) >= 4
-    )  # type: ignore[attr-defined]
+def _walks_grammar(universe: Universe, call: Call) -> bool:
+    """Whether a call is of a plain function that moves the requests' grammars."""
+    names = universe.fields("sampling", "grammar")
+    return any(
+        fn.cls is None and any(a.field in names and not a.write for a in universe.facts[fn.id].accesses)
+        for fn in targets(universe, call)
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import is_copy, reads_of, start_writes, step_reads, targets, writes_of
+from sgltrace.coupling.query import is_copy, start_writes, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class HiddenCapture(Rule):
@@ -41,16 +42,20 @@ class HiddenCapture(Rule):
             + sites(step_reads(universe, outputs - {"return_hidden_states"}, (TARGET,)), reads_of, 1),
             binding_time="per stage",
             why=(
-                "Prefill and verify ask for all hidden states, drafting for the last. A plain step asks for none, and leaves "
-                "nothing to extend the draft with. Auxiliary layers are chosen on the model when it is loaded and stay on."
+                "Prefill and verify ask for all hidden states, drafting for the last. A plain step "
+                "asks for none, and leaves nothing to extend the draft with. Auxiliary layers are "
+                "chosen on the model when it is loaded and stay on."
             ),
-            refactor="Ask for the last (or all) hidden states in an off step that keeps the draft warm, for none only if it does not.",
+            refactor=(
+                "Ask for the last (or all) hidden states in an off step that keeps the draft warm, for "
+                "none only if it does not."
+            ),
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="hidden states: (tokens, hidden size), three times as wide with auxiliary layers",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
             weight=4,
         )
-        yield from self.returned(universe)
+        yield from self._returned(universe)
         aux = [a for a in at_start if a.regime == "spec"]
         layers = [
             c
@@ -69,14 +74,17 @@ class HiddenCapture(Rule):
                 consumers=[of(t, "chooses the layers", 3) for c in layers for t in targets(universe, c)]
                 + sites(step_reads(universe, outputs | fields, (TARGET, WORKER)), reads_of, 2),
                 binding_time="process start",
-                why="The layers whose outputs are kept are an attribute of the model; off steps compute and concatenate them too.",
+                why=(
+                    "The layers whose outputs are kept are an attribute of the model; off steps compute "
+                    "and concatenate them too."
+                ),
                 refactor="None needed; the cost stays.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the capture stays on and does no harm")),
                 condition="EAGLE-3 with auxiliary hidden states",
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in aux}),
             )
 
-    def returned(self, universe: Universe) -> Iterator[Finding]:
+    def _returned(self, universe: Universe) -> Iterator[Finding]:
         """Hidden states that a client asked for: unset by the worker, and read row by row by the scheduler."""
         asked = universe.fields("hidden_capture", "returned")
         unset = [a for a in universe.written(asked) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
@@ -85,7 +93,7 @@ class HiddenCapture(Rule):
             for a in universe.written({"hidden_states"})
             if universe.role(a.cls) == "request" and universe.fn(a).side == SCHEDULER and universe.fn(a).per_step
         ]
-        reads = [a for a in step_reads(universe, asked, (SCHEDULER,))]
+        reads = list(step_reads(universe, asked, (SCHEDULER,)))
         rows = [
             a
             for a in universe.written({"hidden_states"})
@@ -101,8 +109,9 @@ class HiddenCapture(Rule):
             consumers=sites(kept, writes_of, 5) + sites(reads, reads_of, 3),
             binding_time="per step",
             why=(
-                "The worker unsets the wish for hidden states on the batch, and a verify's hidden states have a row for each draft "
-                "token, where the scheduler takes row i for request i."
+                "The worker unsets the wish for hidden states on the batch, and a verify's hidden "
+                "states have a row for each draft token, where the scheduler takes row i for request "
+                "i."
             ),
             refactor="Keep the wish on the batch, and take rows by the result's stride.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (SOFT, reason)},

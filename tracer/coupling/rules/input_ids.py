@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, Finding, sites
-from sgltrace.coupling.query import (
-    BATCHES,
-    held_by,
-    is_copy,
-    plain_writes,
-    reads_of,
-    shared_writes,
-    spec_writes,
-    step_reads,
-    writes_of,
-)
+from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, shared_writes, spec_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class InputIds(Rule):
-    """A plain step feeds the last output; speculation feeds the draft state's token, and what stands as last output differs."""
+    """A plain step feeds the last output; speculation feeds the draft state's token."""
 
     kind = "input_ids"
 
@@ -46,8 +37,10 @@ class InputIds(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "A plain step takes its input from the batch's last outputs. With speculation the last token of each request "
-                f"is {' or '.join(sorted(tokens & set(universe.writes)))} of the draft state, and what the batch holds is an "
+                "A plain step takes its input from the batch's last outputs. With speculation the "
+                "last token of each request "
+                f"is {' or '.join(sorted(tokens & set(universe.writes)))} of the draft state, and "
+                "what the batch holds is an "
                 "unresolved future, or a list of all accepted tokens, of another length than the batch."
             ),
             refactor="Take the off step's input from the draft state's token, one for each request.",

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import (
-    call_line,
-    callers,
-    mentions_width,
-    paths_of,
-    plain_writes,
-    reads_of,
-    step_reads,
-    targets,
-    writes_of,
-)
-from sgltrace.coupling.regime import PLAIN, SPEC
+from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
+from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Access
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 def allocating(universe: Universe) -> dict[str, int]:
@@ -46,12 +38,12 @@ class KvAlloc(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The block that only a plain server runs; then speculation's own allocations, before and in the worker."""
-        yield from self.skipped(universe)
+        yield from self._skipped(universe)
         distance = allocating(universe)
-        yield from self.before_the_worker(universe, distance)
-        yield from self.in_the_worker(universe, distance)
+        yield from self._before_the_worker(universe, distance)
+        yield from self._in_the_worker(universe, distance)
 
-    def skipped(self, universe: Universe) -> Iterator[Finding]:
+    def _skipped(self, universe: Universe) -> Iterator[Finding]:
         inputs = universe.fields("kv_alloc", "inputs")
         by_function: dict[str, list[Access]] = defaultdict(list)
         for access in plain_writes(universe, inputs):
@@ -62,7 +54,7 @@ class KvAlloc(Rule):
             fields = {a.field for a in found}
             if len(fields) < 2 or not fields & slots:
                 continue
-            fn = universe.fns[function]
+            universe.fns[function]
             facts = universe.facts[function]
             plain = [a for a in facts.accesses if a.write and a.regime == PLAIN]
             guards = [b for b in facts.branches if b.line in {a.via for a in plain}]
@@ -83,18 +75,23 @@ class KvAlloc(Rule):
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    f"What a plain forward pass reads ({', '.join(sorted({a.field for a in plain}))}) has no other writer "
-                    "before the worker. An off step reaches the forward pass with what the last step left, or with None "
+                    f"What a plain forward pass reads ({', '.join(sorted({a.field for a in plain}))}) "
+                    "has no other writer "
+                    "before the worker. An off step reaches the forward pass with what the last step "
+                    "left, or with None "
                     "after a filter or merge, and without a KV slot for its token."
                 ),
-                refactor="Let the condition ask the batch instead of the process, or repeat this block in the worker's off step.",
+                refactor=(
+                    "Let the condition ask the batch instead of the process, or repeat this block in the "
+                    "worker's off step."
+                ),
                 verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify writes them itself")},
                 formula="plain: one slot for each request; speculative: not set here",
                 fields=[f"{a.owner}.{a.field}" for a in plain],
                 weight=9,
             )
 
-    def before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
+    def _before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the scheduler reserves for speculation before it hands the batch over."""
         found = [
             universe.fns[f]
@@ -117,7 +114,7 @@ class KvAlloc(Rule):
             producers += _widths_behind(universe, fn)
         table = universe.fields("kv_alloc", "table")
         slots = universe.fields("kv_alloc", "slots")
-        consumers += sites([a for a in step_reads(universe, table, (WORKER,))], reads_of, 3)
+        consumers += sites(list(step_reads(universe, table, (WORKER,))), reads_of, 3)
         consumers += sites([a for a in universe.written(slots) if universe.fn(a).side == WORKER], writes_of, 3)
         consumers += [
             of(universe.fns[f], "reserves a plain step's slots over what is already reserved", 4)
@@ -141,8 +138,8 @@ class KvAlloc(Rule):
                 "call; with a plain allocation beside it the same table entries get second owners."
             ),
             refactor=(
-                "Move the allocation off the draft state; let an off step take its slot from the request-to-token table, "
-                "clamp the amount at zero and size it by the widest step."
+                "Move the allocation off the draft state; let an off step take its slot from the "
+                "request-to-token table, clamp the amount at zero and size it by the widest step."
             ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (HARD, shrink)},
             formula=_formula(universe, found),
@@ -151,7 +148,7 @@ class KvAlloc(Rule):
             weight=8,
         )
 
-    def in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
+    def _in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the worker reserves while it drafts and verifies, and gives back after."""
         found = [
             universe.fns[f]
@@ -229,7 +226,7 @@ def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:
 
 
 def _formula(universe: Universe, found: list[Fn]) -> str:
-    from sgltrace.coupling.query import show
+    from sgltrace.coupling.wording import show
 
     lengths = universe.fields("kv_bookkeeping", "lengths")
     for fn in found:
@@ -238,6 +235,3 @@ def _formula(universe: Universe, found: list[Fn]) -> str:
             if sum(field in text for field in lengths) >= 2:
                 return f"{name} = {text}"
     return ""
-
-
-__all__ = ["SPEC", "KvAlloc", "allocating"]

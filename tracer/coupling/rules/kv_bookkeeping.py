@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Item, sites
-from sgltrace.coupling.query import decides, plain_writes, reads_of, spec_writes, step_reads, targets, writes_of
+from sgltrace.coupling.facts import Item
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.query import decides, plain_writes, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class KvBookkeeping(Rule):
@@ -17,11 +19,11 @@ class KvBookkeeping(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The lengths, what a release checks of them, and the counter that evicts."""
-        yield from self.lengths(universe)
-        yield from self.release(universe)
-        yield from self.eviction(universe)
+        yield from self._lengths(universe)
+        yield from self._release(universe)
+        yield from self._eviction(universe)
 
-    def lengths(self, universe: Universe) -> Iterator[Finding]:
+    def _lengths(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("kv_bookkeeping", "lengths")
         spec, plain = spec_writes(universe, names), plain_writes(universe, names)
         if not spec or not plain:
@@ -36,8 +38,10 @@ class KvBookkeeping(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                f"{', '.join(sorted({a.field for a in spec}))} advance by the accepted tokens where speculation resolves "
-                "them, and by one past the process-wide condition that a speculative server never meets. An off step that "
+                f"{', '.join(sorted({a.field for a in spec}))} advance by the accepted tokens where "
+                "speculation resolves "
+                "them, and by one past the process-wide condition that a speculative server never "
+                "meets. An off step that "
                 "takes neither way leaves lengths that the prefix cache, the next allocation and the release read."
             ),
             refactor="Advance both lengths by one in the off step, in the place that owns them on this path.",
@@ -47,7 +51,7 @@ class KvBookkeeping(Rule):
             weight=6,
         )
 
-    def release(self, universe: Universe) -> Iterator[Finding]:
+    def _release(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("kv_bookkeeping", "lengths")
         for refusal in universe.refusals:
             fn = universe.fn(refusal)
@@ -77,15 +81,16 @@ class KvBookkeeping(Rule):
                 consumers=consumers,
                 binding_time="request lifetime",
                 why=(
-                    "The check is off as long as the process has an algorithm, and what was reserved beyond the committed "
-                    "length is freed either way. It would fire only if a toggle cleared the process's algorithm."
+                    "The check is off as long as the process has an algorithm, and what was reserved "
+                    "beyond the committed length is freed either way. It would fire only if a toggle "
+                    "cleared the process's algorithm."
                 ),
                 refactor="Keep the process's algorithm; use a flag of its own for the toggle.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the tolerance for reserved KV stays on")),
                 fields=[f"Req.{name}" for name in sorted(names)],
             )
 
-    def eviction(self, universe: Universe) -> Iterator[Finding]:
+    def _eviction(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("kv_bookkeeping", "eviction")
         spec, plain = spec_writes(universe, names), plain_writes(universe, names)
         if not spec:
@@ -100,7 +105,8 @@ class KvBookkeeping(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                f"{', '.join(sorted({a.field for a in spec}))} is counted inside speculation's preparation of a step, and in "
+                f"{', '.join(sorted({a.field for a in spec}))} is counted inside speculation's "
+                "preparation of a step, and in "
                 "the plain one that a speculative server skips. An off step that runs neither does not evict."
             ),
             refactor="Count the step and evict in the off step too.",

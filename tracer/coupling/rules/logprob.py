@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.query import spec_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class Logprob(Rule):
@@ -24,12 +25,15 @@ class Logprob(Rule):
             for a in universe.written(names)
             if a.regime == "plain" and universe.fn(a).side == SCHEDULER and universe.fn(a).per_step
         ]
-        reads = [a for a in step_reads(universe, names, (SCHEDULER, WORKER, TARGET))]
+        reads = list(step_reads(universe, names, (SCHEDULER, WORKER, TARGET)))
         gated = [a for a in reads if a.regime is not None and universe.fn(a).side == SCHEDULER]
         if not spec or not (plain or gated):
             return
         lost = any(universe.fn(a).side == WORKER and a.how == "in-place" for a in spec)
-        reason = "the scheduler's branch asks for no algorithm, and the worker's is not run: the token has no log-probability"
+        reason = (
+            "the scheduler's branch asks for no algorithm, and the worker's is not run: the token has no "
+            "log-probability"
+        )
         kept = "the layout of log-probabilities follows the accepted tokens: a plain result must follow it"
         level = HARD if plain else SOFT
         yield Finding(
@@ -39,9 +43,9 @@ class Logprob(Rule):
             consumers=sites(plain, writes_of, 5) + sites(gated, reads_of, 4) + sites(reads, reads_of, 1),
             binding_time="per step",
             why=(
-                "With speculation the log-probabilities of all accepted tokens are computed and stored by speculation's own code; "
-                "the scheduler stores the one of a plain step only where the process has no algorithm. Lists then get out of step "
-                "with the tokens."
+                "With speculation the log-probabilities of all accepted tokens are computed and "
+                "stored by speculation's own code; the scheduler stores the one of a plain step only "
+                "where the process has no algorithm. Lists then get out of step with the tokens."
             ),
             refactor="Store the off step's log-probabilities in the same place as those of accepted tokens.",
             verdicts={

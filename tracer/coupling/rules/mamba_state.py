@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, decides, mentions_width, reads_of, spec_writes, step_reads, writes_of
+from sgltrace.coupling.query import callers, decides, spec_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class MambaState(Rule):
@@ -82,7 +84,10 @@ class MambaState(Rule):
             return
         on_v1 = any("v1" in universe.paths_of(fn.id) for fn in updates)
         on_v2 = any("v2" in universe.paths_of(fn.id) for fn in updates)
-        reason = "verify writes states aside and copies the accepted one; a plain decode writes in place, with buffers that are not there"
+        reason = (
+            "verify writes states aside and copies the accepted one; a plain decode writes in place, "
+            "with buffers that are not there"
+        )
         missing = "this path has no update of the state after verify at all: hybrid models do not work on it either way"
         verdicts = {"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify keeps its way of updating")}
         absent = {"A": (SOFT, missing), "B": (SOFT, missing), "C": (NONE, missing)}
@@ -93,13 +98,20 @@ class MambaState(Rule):
             consumers=consumers,
             binding_time="process start",
             why=(
-                "Under an algorithm the pool keeps a state for each draft token, one track buffer instead of two, and graphs without "
-                "track masks. A plain decode would flip to a second buffer that is not there, and update states in place."
+                "Under an algorithm the pool keeps a state for each draft token, one track buffer "
+                "instead of two, and graphs without track masks. A plain decode would flip to a "
+                "second buffer that is not there, and update states in place."
             ),
-            refactor="In the off step update in place and track by speculation's rule with nothing accepted, without the flip.",
-            verdicts=verdicts if on_v1 or not on_v2 else verdicts,
+            refactor=(
+                "In the off step update in place and track by speculation's rule with nothing accepted, "
+                "without the flip."
+            ),
+            verdicts=verdicts,
             by_path={**({} if on_v1 else {"v1": absent}), **({} if on_v2 else {"v2": absent})},
-            formula="intermediate states: (layers, requests + 1, num_draft_tokens, ...); track buffers: 1 with an algorithm, 2 without",
+            formula=(
+                "intermediate states: (layers, requests + 1, num_draft_tokens, ...); track buffers: 1 "
+                "with an algorithm, 2 without"
+            ),
             condition="hybrid linear / mamba models",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*start, *spec)}),
             weight=4,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import NONE, Finding, Site, sites
-from sgltrace.coupling.query import decides, mentions_width, reads_of, show, writes_of
+from sgltrace.coupling.query import decides
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Access
 from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 class MemPoolSizing(Rule):
@@ -34,14 +36,13 @@ class MemPoolSizing(Rule):
         grown = self.grown(universe, names)
         producers += [s for s, _ in grown]
         used = {a.field for a in wide} | {field for _, field in grown}
-        consumers = [
-            s
-            for s in sites(
+        consumers = list(
+            sites(
                 [a for a in universe.read(used) if universe.fn(a).side != WORKER or universe.fn(a).at_start],
                 reads_of,
                 3,
             )
-        ]
+        )
         consumers += sites(
             [
                 a
@@ -53,7 +54,7 @@ class MemPoolSizing(Rule):
         )
         consumers += [
             Site(f, line, f"makes a pool of {what}", 4)
-            for f, line, what in self.made(universe, {p.function for p in producers})
+            for f, line, what in self._made(universe, {p.function for p in producers})
         ]
         if producers and consumers:
             yield Finding(
@@ -62,7 +63,10 @@ class MemPoolSizing(Rule):
                 producers=producers,
                 consumers=consumers,
                 binding_time="process start",
-                why="The row of a request, the tokens kept free at its end, and the pools are made for the wider step. Off needs less.",
+                why=(
+                    "The row of a request, the tokens kept free at its end, and the pools are made for "
+                    "the wider step. Off needs less."
+                ),
                 refactor="None.",
                 verdicts=dict.fromkeys("ABC", (NONE, "sized for the wider of the two steps")),
                 formula="; ".join(
@@ -76,7 +80,7 @@ class MemPoolSizing(Rule):
                 ),
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in wide}),
             )
-        yield from self.shared(universe)
+        yield from self._shared(universe)
 
     @staticmethod
     def grown(universe: Universe, names: frozenset[str]) -> list[tuple[Site, str]]:
@@ -97,7 +101,7 @@ class MemPoolSizing(Rule):
         return out
 
     @staticmethod
-    def made(universe: Universe, functions: set[str]) -> list[tuple[str, int, str]]:
+    def _made(universe: Universe, functions: set[str]) -> list[tuple[str, int, str]]:
         patterns = sorted(universe.vocabulary.names("mem_pool_sizing", "classes"))
         out = []
         for function in sorted(functions):
@@ -106,7 +110,7 @@ class MemPoolSizing(Rule):
                     out.append((function, call.line, call.name))
         return out
 
-    def shared(self, universe: Universe) -> Iterator[Finding]:
+    def _shared(self, universe: Universe) -> Iterator[Finding]:
         """Sizes that the draft's runner takes over from the target's."""
         names = universe.fields("mem_pool_sizing", "shared")
         writes = [a for a in universe.written(names) if universe.fn(a).at_start]
@@ -117,11 +121,11 @@ class MemPoolSizing(Rule):
             if not universe.is_args(universe.fns[function]):
                 continue
             for line, name, _ in facts.augmented:
-                if any(b.body[0] <= line <= b.body[1] and b.reading.when_true == "spec" for b in facts.branches):
-                    if name in reserve or any(a.field in reserve and a.write for a in facts.accesses):
-                        kept.append(
-                            Access(function, name, "", None, line, True, "augment", None, "spec", "process", 0, None)
-                        )
+                inside = any(b.body[0] <= line <= b.body[1] and b.reading.when_true == "spec" for b in facts.branches)
+                if inside and (name in reserve or any(a.field in reserve and a.write for a in facts.accesses)):
+                    kept.append(
+                        Access(function, name, "", None, line, True, "augment", None, "spec", "process", 0, None)
+                    )
         users = [a for a in universe.read(reserve) if not universe.is_args(universe.fn(a))]
         if not (writes and reads) and not (kept and users):
             return
@@ -132,7 +136,10 @@ class MemPoolSizing(Rule):
             producers=sites(writes, writes_of, 4) + sites(kept, "sets memory aside for the draft", 4),
             consumers=sites(reads, reads_of, 4) + sites(users, reads_of, 3),
             binding_time="process start",
-            why="The target's pool is what the draft leaves of the memory; the draft's pool has as many slots. Off steps do not get it back.",
+            why=(
+                "The target's pool is what the draft leaves of the memory; the draft's pool has as many "
+                "slots. Off steps do not get it back."
+            ),
             refactor="None within a process; the capacity at saturation stays that of a speculative server.",
             verdicts=dict.fromkeys("ABC", (NONE, reason)),
         )

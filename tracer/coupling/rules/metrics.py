@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, reads_of, writes_of
+from sgltrace.coupling.query import call_line, callers, decides
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.universe import OUTSIDE, WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class Metrics(Rule):
@@ -48,8 +49,10 @@ class Metrics(Rule):
                 consumers=sites(unguarded, reads_of, 7) + sites(divided, reads_of, 5) + sites(reset, writes_of, 3),
                 binding_time="per log interval",
                 why=(
-                    "Each decode step of a speculative process counts as a speculative one. If off steps are not counted, an interval "
-                    "without any divides by zero"
+                    (
+                        "Each decode step of a speculative process counts as a speculative one. If off "
+                        "steps are not counted, an interval without any divides by zero"
+                    )
                     + (" in code that does not ask" if unguarded else "")
                     + "; if they are, acceptance lengths are averaged with ones."
                 ),
@@ -79,7 +82,10 @@ class Metrics(Rule):
                 consumers=sites([a for a in shown if universe.role(a.cls) == "request"], reads_of, 5)
                 + sites(shown, reads_of, 2),
                 binding_time="request lifetime",
-                why="The number of verifies and of accepted tokens goes out with each request; off steps add tokens without a verify.",
+                why=(
+                    "The number of verifies and of accepted tokens goes out with each request; off steps "
+                    "add tokens without a verify."
+                ),
                 refactor="Report off steps apart, or leave them out of the ratio.",
                 verdicts=dict.fromkeys("ABC", (SOFT, "the ratio no longer is tokens over steps")),
                 fields=sorted({f"Req.{a.field}" for a in requests}),
@@ -101,6 +107,3 @@ def _guarded(universe: Universe, access: object) -> bool:
 
 def _same(name: str, fields: set[str]) -> bool:
     return any(name.split("_")[0] == f.split("_")[0] for f in fields)
-
-
-__all__ = ["OUTSIDE", "Metrics"]

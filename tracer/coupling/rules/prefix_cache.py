@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, reads_of, writes_of
+from sgltrace.coupling.query import call_line, callers
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class PrefixCache(Rule):
@@ -39,11 +40,14 @@ class PrefixCache(Rule):
                 ],
                 binding_time="process start",
                 why=(
-                    "The draft of a position depends on the next token, so keys are pairs and one position is left out. The keys do not "
-                    "depend on whether a step speculated; only the draft's KV of cached positions must be there."
+                    "The draft of a position depends on the next token, so keys are pairs and one "
+                    "position is left out. The keys do not depend on whether a step speculated; only "
+                    "the draft's KV of cached positions must be there."
                 ),
                 refactor="None; see the draft's KV for what an off step leaves out.",
-                verdicts=dict.fromkeys("ABC", (NONE, "keys and lengths are the process's, and stay right in off steps")),
+                verdicts=dict.fromkeys(
+                    "ABC", (NONE, "keys and lengths are the process's, and stay right in off steps")
+                ),
                 fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in made}),
             )
         lengths = universe.fields("kv_bookkeeping", "lengths")
@@ -79,8 +83,9 @@ class PrefixCache(Rule):
                 consumers=sites(ends, "takes the committed length", 5) + sites(direct, reads_of, 5),
                 binding_time="request lifetime",
                 why=(
-                    "When a request ends its KV is inserted up to the committed length. The target's KV is there; the draft's is not for "
-                    "tokens of off steps, and requests that match the prefix draft over the hole."
+                    "When a request ends its KV is inserted up to the committed length. The target's "
+                    "KV is there; the draft's is not for tokens of off steps, and requests that "
+                    "match the prefix draft over the hole."
                 ),
                 refactor="Cache only up to where the draft's KV is written, or fill it before.",
                 verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the draft's extend writes it")},
@@ -91,6 +96,3 @@ class PrefixCache(Rule):
 
 def _init(universe: Universe, access: object) -> bool:
     return universe.fns[access.function].name == "__init__"  # type: ignore[attr-defined]
-
-
-__all__ = ["PrefixCache", "decides"]

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import (
-    held_by,
-    is_copy,
-    is_reset,
-    mentions_width,
-    paths_of,
-    reads_of,
-    show,
-    spec_writes,
-    writes_of,
-)
+from sgltrace.coupling.facts import Access
+from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
+from sgltrace.coupling.query import held_by, is_copy, is_reset, paths_of, spec_writes
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Access
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 
 
@@ -30,12 +22,12 @@ class ResultFormat(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The relayed draft state, the stride, the counts, and who appends tokens."""
-        yield from self.relayed(universe)
-        yield from self.strided(universe)
-        yield from self.counts(universe)
-        yield from self.owner(universe)
+        yield from self._relayed(universe)
+        yield from self._strided(universe)
+        yield from self._counts(universe)
+        yield from self._owner(universe)
 
-    def relayed(self, universe: Universe) -> Iterator[Finding]:
+    def _relayed(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("result", "relay")
         writes = [
             a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)
@@ -63,8 +55,9 @@ class ResultFormat(Rule):
             + [site(b, "takes a batch without draft state for an idle one", 3) for b in idle],
             binding_time="per step",
             why=(
-                "After each launch the scheduler puts the result's draft state and its new lengths on the batch. The target "
-                "worker's own result has none; and a batch without draft state is taken for an idle one by the worker."
+                "After each launch the scheduler puts the result's draft state and its new lengths "
+                "on the batch. The target worker's own result has none; and a batch without draft "
+                "state is taken for an idle one by the worker."
             ),
             refactor="Build a full draft state in the bypass: next token, new lengths, event, and the draft's rows.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify builds it")},
@@ -73,7 +66,7 @@ class ResultFormat(Rule):
             weight=8,
         )
 
-    def strided(self, universe: Universe) -> Iterator[Finding]:
+    def _strided(self, universe: Universe) -> Iterator[Finding]:
         """``ids[i * stride : ...]`` in the scheduler, with the stride from another object than the one indexed."""
         tokens = universe.fields("result", "tokens")
         for stride in sorted(universe.strides, key=lambda x: (x.function, x.line)):
@@ -128,7 +121,8 @@ class ResultFormat(Rule):
                 ],
                 binding_time="per step, consumed one step later",
                 why=(
-                    f"{fn.name} cuts the flat tokens of request i at i * {show(source)}. A worker that returns (bs,) tokens, or "
+                    f"{fn.name} cuts the flat tokens of request i at i * {show(source)}. A worker "
+                    "that returns (bs,) tokens, or "
                     "changes its width while a result is in flight, has them cut wrongly."
                 ),
                 refactor=(
@@ -144,7 +138,7 @@ class ResultFormat(Rule):
             )
             return
 
-    def counts(self, universe: Universe) -> Iterator[Finding]:
+    def _counts(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("result", "counts")
         writes = [
             a for a in held_by(universe, spec_writes(universe, names), ("result",), unknown=False) if not is_copy(a)
@@ -164,7 +158,8 @@ class ResultFormat(Rule):
             consumers=sites(reads, reads_of, 5),
             binding_time="per step, consumed one step later",
             why=(
-                f"{', '.join(sorted({a.field for a in writes}))} are set by speculation and read where results are processed: to cut "
+                f"{', '.join(sorted({a.field for a in writes}))} are set by speculation and read "
+                "where results are processed: to cut "
                 "tokens, to advance KV lengths, to count. A plain result leaves them at their defaults."
             ),
             refactor="Return counts of one accepted token (the bonus) for each request.",
@@ -174,7 +169,7 @@ class ResultFormat(Rule):
             weight=6,
         )
 
-    def owner(self, universe: Universe) -> Iterator[Finding]:
+    def _owner(self, universe: Universe) -> Iterator[Finding]:
         """A field of the request that the worker writes, and the scheduler only without speculation."""
         names = universe.fields("result", "output")
         worker = [
@@ -220,9 +215,9 @@ class ResultFormat(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Verify appends accepted tokens to the requests, checks whether they have finished, moves the grammar and the KV "
-                "lengths; the scheduler's own branches for this ask for no algorithm, or for the other path. A plain result is "
-                "neither appended nor checked."
+                "Verify appends accepted tokens to the requests, checks whether they have finished, "
+                "moves the grammar and the KV lengths; the scheduler's own branches for this ask for "
+                "no algorithm, or for the other path. A plain result is neither appended nor checked."
             ),
             refactor="Do the same in the off step's worker code, or let the scheduler's branches ask the batch.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify does it")},
@@ -291,6 +286,3 @@ def _wide_values(universe: Universe, function: str) -> list[Site]:
 def _line_of_stride(universe: Universe, function: str, source: s.Expr) -> list[Site]:
     line = getattr(source, "line", 0)
     return [Site(function, line, f"takes {show(source)} as the stride", 7)] if line else []
-
-
-__all__ = ["ResultFormat", "of"]

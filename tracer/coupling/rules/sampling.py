@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import call_line, callers, paths_of, reads_of, step_reads, targets
+from sgltrace.coupling.query import paths_of, step_reads, targets
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Call
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.wording import reads_of
 
 
 class Sampling(Rule):
-    """Penalties are fed in one place with speculation and in another without; parameters are spread over draft tokens."""
+    """Penalties are fed in one place with speculation and in another without; parameters follow draft tokens."""
 
     kind = "sampling"
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The penalties, then verify's own sampling."""
-        yield from self.penalties(universe)
-        yield from self.own_sampling(universe)
+        yield from self._penalties(universe)
+        yield from self._own_sampling(universe)
 
-    def penalties(self, universe: Universe) -> Iterator[Finding]:
+    def _penalties(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("sampling", "penalties")
         fed: list[Call] = []
         for calls in list(universe.calls.values()):
@@ -67,9 +68,9 @@ class Sampling(Rule):
             weight=3,
         )
 
-    def own_sampling(self, universe: Universe) -> Iterator[Finding]:
+    def _own_sampling(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("sampling", "parameters")
-        spec = [a for a in step_reads(universe, names, (WORKER,))]
+        spec = list(step_reads(universe, names, (WORKER,)))
         plain = step_reads(universe, names, (TARGET, SCHEDULER))
         if not spec or not plain:
             return
@@ -83,8 +84,9 @@ class Sampling(Rule):
             consumers=sites(plain, reads_of, 2),
             binding_time="per step",
             why=(
-                "Verify repeats temperatures, top-k and top-p for every draft token and samples by rejection; the plain sampler "
-                "knows more (min-p, seeds, custom processors). Requests see one or the other from step to step."
+                "Verify repeats temperatures, top-k and top-p for every draft token and samples by "
+                "rejection; the plain sampler knows more (min-p, seeds, custom processors). Requests "
+                "see one or the other from step to step."
             ),
             refactor="Let the off step use the plain sampler, and document which features differ.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify samples as before")},
@@ -95,11 +97,8 @@ class Sampling(Rule):
 
 
 def _takes_tokens(universe: Universe, call: Call) -> bool:
-    """Whether a method of the penalties adds to them: its class's method takes one argument and is called for its effect."""
+    """Whether a method of the penalties adds to them: it takes one argument, and returns nothing."""
     found = targets(universe, call)
     return any(
         len(fn.params) == 2 and not universe.facts[fn.id].returns for fn in found if fn.id in universe.facts
     ) and not (call.node.args and call.name.startswith("filter"))
-
-
-__all__ = ["Sampling", "call_line", "callers"]

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, Site, of, sites
-from sgltrace.coupling.query import (
-    call_line,
-    callers,
-    decides,
-    mentions_width,
-    paths_of,
-    reads_after,
-    reads_of,
-    show,
-    step_reads,
-    writes_of,
-)
+from sgltrace.coupling.facts import Branch
+from sgltrace.coupling.point import SOFT, Finding, Site, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, paths_of, reads_after
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.scan import Branch
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
+from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 class SchedulerPolicy(Rule):
@@ -30,12 +21,13 @@ class SchedulerPolicy(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Estimates by width, orders by the algorithm, and limits chosen at start."""
-        taken = yield from self.estimates(universe)
-        yield from self.orders(universe, taken)
-        yield from self.limits(universe)
-
-    def estimates(self, universe: Universe) -> Iterator[Finding]:
         taken: set[str] = set()
+        yield from self._estimates(universe, taken)
+        yield from self._orders(universe, taken)
+        yield from self._limits(universe)
+
+    def _estimates(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
+        """Amounts that a decision waits for; ``taken`` receives the functions concerned."""
         for fn in sorted(universe.fns.values(), key=lambda f: f.id):
             facts = universe.facts.get(fn.id)
             if (
@@ -75,8 +67,9 @@ class SchedulerPolicy(Rule):
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    "The tokens of a speculative step are counted for every request, whatever the batch will do, before the worker "
-                    "could decide to switch off. The estimate is too large for an off step, never too small."
+                    "The tokens of a speculative step are counted for every request, whatever the "
+                    "batch will do, before the worker could decide to switch off. The estimate is "
+                    "too large for an off step, never too small."
                 ),
                 refactor="Decide on or off before the estimate and use the matching one; the larger is safe.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
@@ -84,9 +77,8 @@ class SchedulerPolicy(Rule):
                 only=paths_of(universe, [fn.id]),
                 weight=4,
             )
-        return taken
 
-    def orders(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
+    def _orders(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
         """Process-wide conditions in the scheduler's step code that choose an order, a mix or a limit."""
         by_function: dict[str, list[Branch]] = defaultdict(list)
         for branch in universe.branches:
@@ -108,8 +100,8 @@ class SchedulerPolicy(Rule):
                 if a.field in policy and (a.via in {b.line for b in branches} or a.line in _lines(branches))
             ]
             inside += [a for a in facts.accesses if a.field in policy and a.regime is not None]
-            inside += [c for c in facts.calls if c.name in ("sort", "sorted") and c.regime is not None]
-            if not inside:
+            sorts = [c for c in facts.calls if c.name in ("sort", "sorted") and c.regime is not None]
+            if not inside and not sorts:
                 continue
             reason = "the order or the mix stays that of a speculative process in off steps"
             users = [c for c in callers(universe, fn) if c.side == SCHEDULER and c.per_step]
@@ -117,12 +109,14 @@ class SchedulerPolicy(Rule):
                 kind=self.kind,
                 title="Requests are ordered or mixed by the process's algorithm",
                 producers=decides(universe, function, [b.line for b in branches]),
-                consumers=sites(inside, lambda x: reads_of(x) if hasattr(x, "field") else "sorts requests", 4)
+                consumers=sites(inside, reads_of, 4)
+                + sites(sorts, "sorts requests", 4)
                 + [of(c, "uses what is chosen", 4, call_line(universe, c, fn)) for c in users],
                 binding_time="per step",
                 why=(
-                    "Requests are treated differently while the process has an algorithm, because speculation's batches can only be "
-                    "cut or mixed in certain ways. Off steps keep the restriction."
+                    "Requests are treated differently while the process has an algorithm, because "
+                    "speculation's batches can only be cut or mixed in certain ways. Off steps keep "
+                    "the restriction."
                 ),
                 refactor="None needed for correctness; relax it for batches that are off.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
@@ -130,7 +124,7 @@ class SchedulerPolicy(Rule):
                 weight=1,
             )
 
-    def limits(self, universe: Universe) -> Iterator[Finding]:
+    def _limits(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("scheduler_policy", "limits")
         chosen = [
             a
@@ -179,6 +173,3 @@ def _after_config(universe: Universe, access: object) -> bool:
     facts = universe.facts[access.function]  # type: ignore[attr-defined]
     line = access.line  # type: ignore[attr-defined]
     return any(b.body[0] <= line <= b.body[1] for b in facts.branches if b.reading.when_true == "spec")
-
-
-__all__ = ["NONE", "SchedulerPolicy", "step_reads"]

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import (
-    BATCHES,
-    held_by,
-    is_copy,
-    plain_writes,
-    reads_of,
-    spec_writes,
-    step_reads,
-    writes_of,
-)
+from sgltrace.coupling.facts import Access
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, sites
+from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, spec_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 _MOVED = ("augment", "in-place")
 
@@ -35,16 +28,16 @@ class SeqLens(Rule):
         spec += [a for a in spec_writes(universe, relay) if a.field != "next_draft_input" and not is_copy(a)]
         advanced = [a for a in plain if universe.fn(a).per_step]
         if advanced and spec:
-            consumers = self.readers(universe, fields)
-            yield self.meaning(advanced, spec, sites(consumers, reads_of, 3) + sites(advanced, writes_of, 2))
+            consumers = self._readers(universe, fields)
+            yield self._meaning(advanced, spec, sites(consumers, reads_of, 3) + sites(advanced, writes_of, 2))
         mirrors = universe.fields("seq_lens", "mirrors")
         kept = held_by(universe, plain_writes(universe, mirrors), BATCHES)
         synced = [a for a in held_by(universe, spec_writes(universe, mirrors), BATCHES) if not is_copy(a)]
         if kept and synced:
-            yield self.copies(universe, kept, synced, mirrors)
+            yield self._copies(universe, kept, synced, mirrors)
 
     @staticmethod
-    def readers(universe: Universe, fields: frozenset[str]) -> list:
+    def _readers(universe: Universe, fields: frozenset[str]) -> list[Access]:
         """What a plain forward pass makes of the lengths: positions, attention metadata, the slots it writes."""
         reads = step_reads(universe, fields, (TARGET, SCHEDULER))
         attention = {fn.id for fn in universe.of_class("attention")}
@@ -52,8 +45,11 @@ class SeqLens(Rule):
             a for a in reads if universe.fn(a).side == SCHEDULER and universe.role(a.cls) == "scheduler_batch"
         ]
 
-    def meaning(self, plain: list, spec: list, consumers: list) -> Finding:
-        reason = "the length that reaches the target does not count the token that is fed in: positions and KV are off by one"
+    def _meaning(self, plain: list[Access], spec: list[Access], consumers: list[Site]) -> Finding:
+        reason = (
+            "the length that reaches the target does not count the token that is fed in: positions and "
+            "KV are off by one"
+        )
         return Finding(
             kind=self.kind,
             title="seq_lens leaves out the pending token under speculation",
@@ -61,19 +57,22 @@ class SeqLens(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Without speculation the lengths are advanced while the step is prepared, so that the forward pass sees the "
-                "new token counted; with it they are advanced after verify, and the pending token is not counted. A plain "
-                "forward on speculation's lengths computes positions one too low and leaves the current token out of the "
+                "Without speculation the lengths are advanced while the step is prepared, so that "
+                "the forward pass sees the new token counted; with it they are advanced after "
+                "verify, and the pending token is not counted. A plain forward on speculation's "
+                "lengths computes positions one too low and leaves the current token out of the "
                 "attention window."
             ),
-            refactor="Feed the off step a copy of the lengths plus one, positions of the old lengths, and return old + 1.",
+            refactor=(
+                "Feed the off step a copy of the lengths plus one, positions of the old lengths, and return old + 1."
+            ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify counts its own tokens")},
             formula="speculative: seq_lens = committed n; plain forward: seq_lens = n + 1, position = seq_lens - 1",
             fields=[f"{a.cls or a.owner}.{a.field}" for a in (*plain, *spec)],
             weight=9,
         )
 
-    def copies(self, universe: Universe, kept: list, synced: list, mirrors: frozenset[str]) -> Finding:
+    def _copies(self, universe: Universe, kept: list[Access], synced: list[Access], mirrors: frozenset[str]) -> Finding:
         reason = "the host copies follow speculation's writers; an off step must bring them up itself"
         return Finding(
             kind=self.kind,
@@ -82,7 +81,8 @@ class SeqLens(Rule):
             consumers=sites(step_reads(universe, mirrors), reads_of, 2),
             binding_time="per step",
             why=(
-                f"{', '.join(sorted(mirrors))} are advanced with the lengths in a plain step; with speculation the worker or "
+                f"{', '.join(sorted(mirrors))} are advanced with the lengths in a plain step; with "
+                "speculation the worker or "
                 "the draft state writes them at other moments, and those that only the plain step writes go stale."
             ),
             refactor="Update every copy where the off step advances the lengths.",

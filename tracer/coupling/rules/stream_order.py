@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import paths_of, reads_of, spec_writes, start_writes, step_reads, writes_of
+from sgltrace.coupling.query import paths_of, spec_writes, start_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class StreamOrder(Rule):
@@ -19,7 +20,7 @@ class StreamOrder(Rule):
         """Events first, then streams."""
         events = universe.fields("stream_order", "events")
         for name in sorted(events):
-            writes = [a for a in spec_writes(universe, {name})]
+            writes = list(spec_writes(universe, {name}))
             reads = [a for a in step_reads(universe, {name}) if universe.fn(a).side in (SCHEDULER, WORKER)]
             waited = [a for a in reads if a.how in ("call", "test", "read")]
             if not writes or not waited:
@@ -34,19 +35,23 @@ class StreamOrder(Rule):
                 consumers=sites(waited, reads_of, 5),
                 binding_time="per step",
                 why=(
-                    "The next batch is prepared while the last is still running. What keeps it from reading lengths too early "
-                    f"is {name}, recorded by the worker after verify. Where it is not set the wait is passed over without a word."
+                    "The next batch is prepared while the last is still running. What keeps it from "
+                    "reading lengths too early "
+                    f"is {name}, recorded by the worker after verify. Where it is not set the wait is "
+                    "passed over without a word."
                 ),
-                refactor="Record an event on the forward stream after the off step's lengths are queued, and hand it on.",
+                refactor=(
+                    "Record an event on the forward stream after the off step's lengths are queued, and hand it on."
+                ),
                 verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify records it")},
                 fields=[f"EagleDraftInput.{name}"],
                 only=paths_of(universe, [a.function for a in writes]),
                 weight=7,
             )
-        yield from self.planning(universe)
-        yield from self.overlap(universe)
+        yield from self._planning(universe)
+        yield from self._overlap(universe)
 
-    def planning(self, universe: Universe) -> Iterator[Finding]:
+    def _planning(self, universe: Universe) -> Iterator[Finding]:
         streams = universe.fields("stream_order", "streams")
         writes = [a for a in start_writes(universe, streams) if _speculative_owner(universe, a.function)]
         reads = step_reads(universe, streams, (WORKER,))
@@ -60,8 +65,9 @@ class StreamOrder(Rule):
             consumers=sites(reads, reads_of, 4),
             binding_time="process start",
             why=(
-                "Attention metadata of verify and of the draft's extend is prepared on a planning stream, and buffers that "
-                "depend on the draft are filled again after it. A plain step prepares its own on the forward stream."
+                "Attention metadata of verify and of the draft's extend is prepared on a planning "
+                "stream, and buffers that depend on the draft are filled again after it. A plain "
+                "step prepares its own on the forward stream."
             ),
             refactor="Prepare the off step on the forward stream, after a wait for the planning stream.",
             verdicts={"A": (NONE, "the plain step plans for itself"), "B": (SOFT, reason), "C": (SOFT, reason)},
@@ -70,7 +76,7 @@ class StreamOrder(Rule):
             weight=2,
         )
 
-    def overlap(self, universe: Universe) -> Iterator[Finding]:
+    def _overlap(self, universe: Universe) -> Iterator[Finding]:
         """Tensors that live on two streams: recorded on one, replaced on the other."""
         recorded = [c for c in universe.calls.get("record_stream", ()) if universe.fn(c).side in (SCHEDULER, WORKER)]
         replaced = [
@@ -88,8 +94,9 @@ class StreamOrder(Rule):
             consumers=sites(recorded, "keeps the tensor alive for the forward stream", 5),
             binding_time="per step",
             why=(
-                "After launch the scheduler puts the step's future lengths and draft state on the batch, while the worker still "
-                "reads the old ones on the forward stream. Each shared tensor must be recorded there, and none changed in place."
+                "After launch the scheduler puts the step's future lengths and draft state on the "
+                "batch, while the worker still reads the old ones on the forward stream. Each shared "
+                "tensor must be recorded there, and none changed in place."
             ),
             refactor="Make new tensors in the off step, and record the shared ones on the forward stream.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "the speculative step already does")},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, reads_of, step_reads
+from sgltrace.coupling.query import decides, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
+from sgltrace.coupling.wording import reads_of
 
 
 class TwoBatchOverlap(Rule):
@@ -45,11 +46,12 @@ class TwoBatchOverlap(Rule):
             producers=producers,
             consumers=sites([a for a in flags if a.function not in inside], reads_of, 4)
             + sites(flags, reads_of, 3)
-            + sites([a for a in reads], reads_of, 2),
+            + sites(list(reads), reads_of, 2),
             binding_time="per step",
             why=(
-                "The cut and the parts of the speculative input (masks, positions, trees) are computed for verify's tokens a request, "
-                "and graphs are captured so. A decode is cut by one token a request; ranks exchange only whether they can."
+                "The cut and the parts of the speculative input (masks, positions, trees) are "
+                "computed for verify's tokens a request, and graphs are captured so. A decode is cut "
+                "by one token a request; ranks exchange only whether they can."
             ),
             refactor="Cut by the mode of the step that runs, and let ranks agree on it.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify is cut as before")},

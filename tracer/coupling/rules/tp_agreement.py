@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, Finding, of, site, sites
-from sgltrace.coupling.query import call_line, callers, reads_of, targets
+from sgltrace.coupling.point import HARD, Finding, of, site
+from sgltrace.coupling.query import call_line, callers, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 
@@ -60,14 +60,15 @@ class TpAgreement(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Ranks of a tensor-parallel group see the same requests, and make the same choices as long as these depend on requests "
-                "and configuration only. Draft, verify and extend each run collectives; a rank in an off step runs fewer."
+                "Ranks of a tensor-parallel group see the same requests, and make the same choices "
+                "as long as these depend on requests and configuration only. Draft, verify and "
+                "extend each run collectives; a rank in an off step runs fewer."
             ),
-            refactor="Decide from what all ranks share (batch size, accepted lengths of the result), or broadcast the decision.",
+            refactor=(
+                "Decide from what all ranks share (batch size, accepted lengths of the result), or "
+                "broadcast the decision."
+            ),
             verdicts=dict.fromkeys("ABC", (HARD, reason)),
             condition="tensor parallelism",
             weight=2,
         )
-
-
-__all__ = ["NONE", "TpAgreement", "reads_of", "sites"]

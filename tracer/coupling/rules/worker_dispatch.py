@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import (
-    callers,
-    calls_on,
-    decides,
-    paths_of,
-    reads_of,
-    show,
-    start_writes,
-    targets,
-    writes_of,
-)
-from sgltrace.coupling.regime import last_name
+from sgltrace.coupling.query import calls_on, decides, paths_of, start_writes, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 
 
@@ -29,12 +19,12 @@ class WorkerDispatch(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The binding, the batch's class, the target worker's tail, and the overlap flag."""
-        yield from self.bound(universe)
-        yield from self.handed(universe)
-        yield from self.tail(universe)
-        yield from self.flags(universe)
+        yield from self._bound(universe)
+        yield from self._handed(universe)
+        yield from self._tail(universe)
+        yield from self._flags(universe)
 
-    def bound(self, universe: Universe) -> Iterator[Finding]:
+    def _bound(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("worker_dispatch", "workers")
         schedulers = universe.vocabulary.names("worker_dispatch", "schedulers")
         writes = [
@@ -61,8 +51,9 @@ class WorkerDispatch(Rule):
             consumers=[site(c, f"has {c.owner} run the batch", 6) for c in runs],
             binding_time="process start",
             why=(
-                "With an algorithm the scheduler's worker is the speculative one, for every batch; the target worker is only reached "
-                "through it. Sending a batch past it needs a choice for each batch, and everything that follows from the result."
+                "With an algorithm the scheduler's worker is the speculative one, for every batch; "
+                "the target worker is only reached through it. Sending a batch past it needs a "
+                "choice for each batch, and everything that follows from the result."
             ),
             refactor="Choose the worker where the batch is run, by a flag of the batch.",
             verdicts={
@@ -74,7 +65,7 @@ class WorkerDispatch(Rule):
             weight=5,
         )
 
-    def handed(self, universe: Universe) -> Iterator[Finding]:
+    def _handed(self, universe: Universe) -> Iterator[Finding]:
         """A conditional in the scheduler that hands either batch class to the worker."""
         roles = ("scheduler_batch", "worker_batch")
         for branch in universe.branches:
@@ -106,8 +97,9 @@ class WorkerDispatch(Rule):
                 + [of(w, "takes the batch", 4) for w in workers],
                 binding_time="per step",
                 why=(
-                    "Without overlap a speculative worker gets the scheduler's own batch, and changes it in place; every other worker "
-                    "gets a worker batch made from it. A batch that is sent to the target worker must be converted first."
+                    "Without overlap a speculative worker gets the scheduler's own batch, and "
+                    "changes it in place; every other worker gets a worker batch made from it. A "
+                    "batch that is sent to the target worker must be converted first."
                 ),
                 refactor="Convert where the worker is chosen.",
                 verdicts={
@@ -121,7 +113,7 @@ class WorkerDispatch(Rule):
             return
         del roles
 
-    def tail(self, universe: Universe) -> Iterator[Finding]:
+    def _tail(self, universe: Universe) -> Iterator[Finding]:
         """What the target worker does after the forward pass unless it is told that it verifies."""
         workers = universe.vocabulary.names("worker_dispatch", "target_fields")
         runs = [
@@ -156,8 +148,9 @@ class WorkerDispatch(Rule):
             consumers=consumers,
             binding_time="per step",
             why=(
-                "Verify calls the target worker with a prepared forward batch and asks it not to sample. A plain step inside the "
-                "speculative worker needs the sampling tail, which reads sampling parameters from the worker batch."
+                "Verify calls the target worker with a prepared forward batch and asks it not to "
+                "sample. A plain step inside the speculative worker needs the sampling tail, which "
+                "reads sampling parameters from the worker batch."
             ),
             refactor="Hand over the worker batch, with lengths, slots and input set and the draft state removed.",
             verdicts={"B": (SOFT, reason)},
@@ -165,7 +158,7 @@ class WorkerDispatch(Rule):
             weight=2,
         )
 
-    def flags(self, universe: Universe) -> Iterator[Finding]:
+    def _flags(self, universe: Universe) -> Iterator[Finding]:
         """The overlap flag that the configuration sets by the algorithm."""
         names = universe.vocabulary.spec.overlap_fields
         chosen = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
@@ -186,8 +179,9 @@ class WorkerDispatch(Rule):
             consumers=sites(copies, writes_of, 5) + sites(reads, reads_of, 3),
             binding_time="process start",
             why=(
-                "The first worker runs without overlap, the second needs it: the flag is set by the algorithm, and chooses the event "
-                "loop, the relay and the class of batch. Off steps run in the loop that was chosen."
+                "The first worker runs without overlap, the second needs it: the flag is set by the "
+                "algorithm, and chooses the event loop, the relay and the class of batch. Off steps "
+                "run in the loop that was chosen."
             ),
             refactor="None for correctness; v1's off steps cannot win back what overlap would give.",
             verdicts=dict.fromkeys("ABC", (NONE, "overlap stays on")),
@@ -223,6 +217,3 @@ def _walk(body: list[s.Stmt]) -> Iterator[s.Stmt]:
 def _near_config(universe: Universe, access: object) -> bool:
     facts = universe.facts[access.function]  # type: ignore[attr-defined]
     return any(universe.vocabulary.spec.is_config(m.name) for m in facts.mentions)
-
-
-__all__ = ["WorkerDispatch", "callers", "last_name"]
