@@ -311,7 +311,7 @@ class Engine:
         if isinstance(node, s.Func) and function.is_generator:
             function.generator = Container("generator")
             self.solver.add(function.result, function.generator)
-        function.hands_back = isinstance(node, s.Func) and _hands_back(node)
+        function.hands_back = _hands_back(function)
 
     def edge(self, use: Use, callee: FunctionInfo, kind: str) -> None:
         """Record a call and have the callee read."""
@@ -337,20 +337,35 @@ class Engine:
         self.edge(use, function, kind)
         bind_arguments(self, function, receiver, args, result)
         if function.hands_back:
-            self.solver.watch(function.result, partial(self._return, function, args, result, set()))
+            self.solver.watch(function.result, partial(self._return, function, receiver, args, result, set()))
         else:
             self.solver.link(function.result, result)
 
-    def _return(self, function: FunctionInfo, args: Args, result: Node, seen: set[str], value: Value) -> None:
-        """A function that came in through a parameter goes back to those only who passed it."""
+    def _return(
+        self, function: FunctionInfo, receiver: Value | None, args: Args, result: Node, seen: set[str], value: Value
+    ) -> None:
+        """What came in through a parameter goes back to those only who passed it."""
+        for name in function.hands_back:
+            node = function.params.get(name)
+            if node is None or value not in node.values or node.transform is not None:
+                continue
+            if name not in seen:
+                seen.add(name)
+                own = argument_of(function, receiver, args, name)
+                if own is not None:
+                    self.solver.link(own, result)
+            return
         if type(value) in _FUNCTIONS and any(value in node.values for node in function.params.values()):
-            if not seen:
-                seen.add(function.id)
+            if "" not in seen:
+                seen.add("")
                 own = Node(transform=_functions_only)
                 for _, node in args:
                     self.solver.link(node, own)
                 self.solver.link(own, result)
             return
+        if type(value) is FunctionRef and value.function.parent is function and makes_wrappers(value.function):
+            if any(_is_function(node) for _, node in args):
+                return  # given a function, `def register(f=None)` does not return its decorator
         self.solver.add(result, value)
 
     # --- calls ---
@@ -391,7 +406,12 @@ class Engine:
         if key in site.bound:
             return
         site.bound.add(key)
-        self.invoke(site, function, receiver, site.args, site.result, kind)
+        if site.function.is_wrapper and _hands_on(site):
+            self.edge(site, function, "decorated")
+            if receiver is not None:
+                bind_arguments(self, function, receiver, [], site.result)
+        else:
+            self.invoke(site, function, receiver, site.args, site.result, kind)
 
     def _apply_decorated(self, site: Site, value: Decorated) -> None:
         if value.is_called_by_wrapper(site.function):
@@ -802,12 +822,45 @@ def _functions_only(value: Value) -> Value | None:
     return value if type(value) in _FUNCTIONS else None
 
 
-def _hands_back(node: s.Func) -> bool:
-    """Whether a function may return a function that it was given: it makes one, or returns a parameter."""
+def _hands_back(function: FunctionInfo) -> tuple[str, ...]:
+    """The parameters that a function may return as they came; an empty name where it makes functions."""
+    node = function.node
+    if isinstance(node, s.Lambda):
+        return tuple(p.name for p in node.params if isinstance(node.body, s.Name) and node.body.id == p.name)
+    if not isinstance(node, s.Func):
+        return ()
     body = bytes(node.body)
+    names = [p.name for p in node.params if b"\xa6return\x92\xa1N" + s.encode_text(p.name) in body]
     if b"\xa3def" in body:
-        return True
-    return any(b"\xa6return\x92\xa1N" + s.encode_text(p.name) in body for p in node.params if p.name != "self")
+        names.append("")
+    return tuple(names)
+
+
+def makes_wrappers(function: FunctionInfo) -> bool:
+    """Whether a function takes a function and returns one, as a decorator does."""
+    return not function.is_wrapper and bool(_hands_back(function))
+
+
+def argument_of(function: FunctionInfo, receiver: Value | None, args: Args, name: str) -> Node | None:
+    """The argument that a parameter gets, where it is passed by position or by name."""
+    positional = [p.name for p in function.parameters if p.kind in ("", "/")]
+    at = 1 if receiver is not None else 0
+    for keyword, node in args:
+        if keyword is None:
+            if at < len(positional) and positional[at] == name:
+                return node
+            at += 1
+        elif keyword == name:
+            return node
+        elif keyword in ("*", "**"):
+            return function.params[name]
+    return constant(receiver) if receiver is not None and positional[:1] == [name] else None
+
+
+def _hands_on(site: Site) -> bool:
+    """Whether a call passes all that the function around it was given."""
+    rest = [site.function.params[p.name] for p in site.function.parameters if p.kind in ("*", "**")]
+    return any(name in ("*", "**") and node in rest for name, node in site.args)
 
 
 def _is_function(node: Node) -> bool:

@@ -127,8 +127,8 @@ class FunctionInfo:
         self.queued = False
         self.lowered = False
         self.result = Node()
-        self.hands_back = False
-        """Whether it may return a function that it was given."""
+        self.hands_back: tuple[str, ...] = ()
+        """The parameters that it may return as they came; an empty name where it may return any function."""
         self.generator: Container | None = None
         self.nodes: dict[int, Node] = {}
         self.nested: dict[int, FunctionInfo] = {}
@@ -138,7 +138,7 @@ class FunctionInfo:
         self.is_property = False
         self.is_abstract = False
         self.is_wrapper = False
-        """A nested function that takes anything: it hands on what it is given to a function that it wraps."""
+        """A nested function or ``__call__`` that takes anything: it hands on what it is given to what it wraps."""
         self.fell_back = False
         self._body: list[s.Stmt] | None = None
         self.scope: Scope | None = None

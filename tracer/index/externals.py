@@ -222,8 +222,9 @@ def _getattr_named(engine: Engine, site: Site, base: Node, value: Value) -> None
 
 
 def _setattr(engine: Engine, site: Site) -> None:
+    """``setattr`` with a name written out. A name that is passed in would set every field of every object."""
     nodes = _positional(site)
-    if len(nodes) > 2:
+    if len(nodes) > 2 and nodes[1].fixed:
         engine.solver.watch(nodes[1], partial(_setattr_named, engine, site, nodes[0], nodes[2]))
 
 

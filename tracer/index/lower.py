@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from sgltrace.index import syntax as s
-from sgltrace.index.engine import Args, Engine, Site, Use
+from sgltrace.index.engine import Args, Engine, Site, Use, makes_wrappers
 from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.externals import SPECIAL_FORMS, passes_on
 from sgltrace.index.modules import import_bindings, is_overload
@@ -57,10 +57,7 @@ def lower(engine: Engine, function: FunctionInfo) -> None:
         if param.default is not None:
             default = Reader(engine, function, function.enclosing).expression(param.default)
             engine.solver.link(default, function.params[param.name])
-    if isinstance(node, s.Comp):
-        reader.comprehension_body(node)
-    else:
-        reader.block(function.body)
+    reader.block(function.body)
 
 
 def _has_nested(node: s.Func) -> bool:
@@ -371,7 +368,6 @@ class Reader:
                 self.function.module, statement.name, qualname, statement, self.scope, None, self.function
             )
             self.engine.describe(function)
-            function.is_wrapper = {"*", "**"} <= {p.kind for p in statement.params}
             self.function.nested[id(statement)] = function
             self.set(statement.name, Node())
             self.scope.names[statement.name] = self.weak_or_new(statement.name, constant(function.ref))
@@ -590,19 +586,18 @@ class Reader:
         return EXTERNAL
 
     def sequence(self, expression: s.Seq) -> Node:
+        items = [self.expression(item) for item in expression.items]
+        is_tuple = expression.kind == "tuple"
+        if is_tuple and all(node is EXTERNAL or node is NOTHING for node in items):
+            return EXTERNAL  # nothing of the tree is in it, nor ever will be
         container = Container(expression.kind)
         starred = False
-        for i, item in enumerate(expression.items):
+        for i, (item, node) in enumerate(zip(expression.items, items, strict=True)):
             if isinstance(item, s.Star):
                 starred = True
-                node = self.element(self.expression(item.value), item)
-                self.solver.link(node, container.element)
-                continue
-            node = self.expression(item)
-            if node is NOTHING:
-                continue
-            positional = expression.kind == "tuple" and not starred
-            self.solver.link(node, container.item(i) if positional else container.element)
+                self.solver.link(self.element(node, item), container.element)
+            elif node is not NOTHING:
+                self.solver.link(node, container.item(i) if is_tuple and not starred else container.element)
         return constant(container)
 
     def mapping(self, expression: s.Map) -> Node:
@@ -704,7 +699,7 @@ class Reader:
             self.scope.names = dict(saved)
         container = self.comprehension_body(expression)
         self.scope.names = saved
-        return constant(container)
+        return EXTERNAL if container is None else constant(container)
 
     def generator_expression(self, expression: s.Comp) -> Node:
         """A generator expression runs as a frame of its own, as a function that its iteration calls."""
@@ -722,10 +717,10 @@ class Reader:
         container = Reader(self.engine, frame, scope).comprehension_body(expression, iterated)
         self.engine.reached[frame] = None
         self.engine.edge(Use(self.function, expression), frame, "generator_expression")
-        container.kind = "generator"
-        return constant(container)
+        return EXTERNAL if container is None else constant(container)
 
-    def comprehension_body(self, expression: s.Comp, iterated: Node | None = None) -> Container:
+    def comprehension_body(self, expression: s.Comp, iterated: Node | None = None) -> Container | None:
+        """Read a comprehension; what it makes, or None where nothing of the tree can be in it."""
         for gen in expression.gens:
             node = iterated if iterated is not None else self.expression(gen.iter)
             iterated = None
@@ -734,10 +729,13 @@ class Reader:
             for test in gen.tests:
                 self.expression(test)
                 self.narrow(test, True)
+        element = self.expression(expression.element)
+        key = EXTERNAL if expression.key is None else self.expression(expression.key)
+        if element is EXTERNAL and key is EXTERNAL:
+            return None
         container = Container(expression.kind)
-        self.solver.link(self.expression(expression.element), container.element)
-        if expression.key is not None:
-            self.solver.link(self.expression(expression.key), container.keys)
+        self.solver.link(element, container.element)
+        self.solver.link(key, container.keys)
         return container
 
     def element(self, iterated: Node, place: s.Expr | s.Stmt) -> Node:
@@ -800,6 +798,8 @@ def _wrapper(decorator: Node, value: Value) -> Value | None:
         return None
     if type(value) is not FunctionRef:
         return value
+    if makes_wrappers(value.function):
+        return None  # `def register(f=None)` returns a decorator where it is given no function
     function: FunctionInfo | None = value.function.parent
     makers = {v.function for v in decorator.values if type(v) is FunctionRef}
     makers |= {v.function for v in decorator.values if type(v) is Bound}

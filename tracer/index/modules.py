@@ -269,6 +269,8 @@ def describe(function: FunctionInfo) -> None:
             function.kind = name
         if name in _ABSTRACT:
             function.is_abstract = True
+    nested = function.parent is not None or node.name == "__call__"
+    function.is_wrapper = nested and {"*", "**"} <= {p.kind for p in node.params}
     if function.owner is not None and node.name in ("__new__", "__init_subclass__", "__class_getitem__"):
         function.kind = "staticmethod" if node.name == "__new__" else "classmethod"
 

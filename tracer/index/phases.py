@@ -63,10 +63,6 @@ class _Calls:
         self.constructed = program.engine.constructed
         self.classes = program.engine.classes
 
-    def chains(self, caller: FunctionInfo, uses: Iterable[Use]) -> Iterable[Chain]:
-        guards = self.program.guards(caller)
-        return (guards.at(expression) for use in uses for expression in use.expressions)
-
 
 class _View:
     """The call graph as one path sees it."""
@@ -77,6 +73,7 @@ class _View:
         self.known = known
         self.made: set[ClassInfo] = set()
         self.available: set[ClassInfo] = set()
+        self._alive_at: dict[int, bool] = {}
 
     def reach(self, roots: Iterable[FunctionInfo], stop: frozenset[FunctionInfo]) -> set[FunctionInfo]:
         """What the roots reach without going through ``stop``; functions of ``stop`` that are met are in it."""
@@ -125,9 +122,15 @@ class _View:
         return not any(owner in self.calls.classes.mro(other) for other in self.others)
 
     def _alive(self, caller: FunctionInfo, uses: Iterable[Use]) -> bool:
-        if not self.known:
-            return True
-        return any(not self._fails(chain) for chain in self.calls.chains(caller, uses))
+        return not self.known or any(self._use_alive(caller, use) for use in uses)
+
+    def _use_alive(self, caller: FunctionInfo, use: Use) -> bool:
+        alive = self._alive_at.get(id(use))
+        if alive is None:
+            guards = self.calls.program.guards(caller)
+            alive = any(not self._fails(guards.at(expression)) for expression in use.expressions)
+            self._alive_at[id(use)] = alive
+        return alive
 
     def _fails(self, chain: Chain) -> bool:
         return any(
@@ -158,12 +161,11 @@ def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
 
 def _phases(view: _View, roles: Roles, cast: Cast) -> dict[str, frozenset[FunctionInfo]]:
     loops = frozenset(cast.event_loops)
-    while True:  # what a step makes lets further methods be reached, until nothing more is made
+    made = -1
+    everything: set[FunctionInfo] = set()
+    while len(view.made) > made:  # what a step makes lets further methods be reached, until nothing more is made
         made = len(view.made)
-        view.reach(cast.processes, frozenset())
-        if len(view.made) == made:
-            break
-    everything = view.reach(cast.processes, frozenset())
+        everything = view.reach(cast.processes, frozenset())
     capture = frozenset(f for f in everything if _captures(f, roles))
     admission = frozenset(f for f in everything if _admits(f, roles, view, cast))
     start = view.reach(cast.processes, loops | capture)

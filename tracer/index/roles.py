@@ -301,12 +301,15 @@ def _entry_point(program: Program, roles: Roles, cast: Cast, cls: ClassInfo) -> 
         for (caller, callee, _) in program.engine.edges
         if caller.owner in mro and callee.name in roles.step_methods
     }
-    for name in roles.step_methods:
-        found = classes.lookup(cls, name)
-        for value in found[1].values if found is not None else ():
-            if isinstance(value, FunctionRef) and value.function in called and value.function.owner is not None:
-                return value.function.id
-    return None
+    candidates = [
+        (order.index(value.function.owner), i, value.function.id)
+        for order in (classes.mro(cls),)
+        for i, name in enumerate(roles.step_methods)
+        for found in (classes.lookup(cls, name),)
+        for value in (found[1].values if found is not None else ())
+        if isinstance(value, FunctionRef) and value.function in called and value.function.owner in order
+    ]
+    return min(candidates)[2] if candidates else None  # its own method before an inherited one
 
 
 __all__ = ["Cast", "ClassRef", "find_cast", "find_processes"]

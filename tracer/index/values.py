@@ -245,6 +245,9 @@ NOTHING.fixed = True
 MAX_TEXTS = 24
 """More string constants than this in one node mean a free string."""
 
+MAX_VALUES = 64
+"""A node that holds more than this takes no further containers."""
+
 
 class Solver:
     """Delivers values along links and to watchers until nothing is left."""
@@ -269,6 +272,10 @@ class Solver:
             value = changed
         if type(value) is External and not node.is_name:
             value = OPAQUE  # only names tell what an external is: nobody needs torch.int32 in a thousand places
+            if value in node.values:
+                return
+        elif type(value) is Container and len(node.values) >= MAX_VALUES:
+            value = OPAQUE  # data that many places pass around
             if value in node.values:
                 return
         elif type(value) is Text and len(node.values) >= MAX_TEXTS:
