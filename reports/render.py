@@ -1,38 +1,25 @@
-"""The whole report: every page in order, the functions' pages by several processes where the system can fork."""
+"""The whole report: the pages of modules by several processes where the system can fork, the others meanwhile here."""
 
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
 import os
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from sgltrace.model import Index
-from sgltrace.reports.context import Context, component_of
-from sgltrace.reports.graph import module, short
+from sgltrace.reports.context import Context
 from sgltrace.reports.options import RenderResult, ReportOptions
+from sgltrace.reports.pages import names, shared, write_pages
 from sgltrace.reports.single import PackedSite
-from sgltrace.reports.site import Site, environment, script_safe
+from sgltrace.reports.site import Site, environment
 from sgltrace.reports.source import Source
-from sgltrace.reports.text import ROOT
-from sgltrace.reports.views.chain import chain
-from sgltrace.reports.views.compare import compare
-from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
-from sgltrace.reports.views.functions import ModuleLine, ModulePages
-from sgltrace.reports.views.graph import graph_data
-from sgltrace.reports.views.lanes import lanes
-from sgltrace.reports.views.matrix import matrix
-from sgltrace.reports.views.overview import overview
-from sgltrace.reports.views.points import point_pages, points_page
-from sgltrace.reports.views.refactor import plans
-from sgltrace.reports.views.runs import run_pages
-from sgltrace.reports.views.tensors import contract, stages
-from sgltrace.reports.views.unknowns import unknowns_page
+from sgltrace.reports.views.functions import ModulePages
 
 CHUNK = 16
 """Module pages that a process renders at a time."""
@@ -41,185 +28,77 @@ CHUNK = 16
 def render(index: Index, source: Source | None, out: Path, options: ReportOptions) -> RenderResult:
     """Writes the report of ``index`` into the folder ``out`` and says where it begins.
 
-    ``source`` gives the bytes of the indexed files; a file that it does not have, and every file
-    where it is None, is shown as unreadable. The same
-    input gives the same bytes. Raises ``UsageError`` for an editor that is not known.
+    ``source`` gives the bytes of the indexed files; a file that it does not have, and every file where it is None, is
+    shown as unreadable. The same input gives the same bytes, however many processes there are. Raises ``UsageError``
+    for an editor that is not known.
     """
     context = Context(index, source, options)
     env = environment()
-    env.globals |= _shared(context, env)
-    names = _names(context)
-    if options.single_file:
-        packed = PackedSite(out, env)
-        _pages(context, packed)
-        views = ModulePages(context, env)
-        for file in context.modules:
-            packed.page(file, "module.html", page="functions", view=views.page(file))
-        packed.finish(names)
-        return RenderResult(out / "index.html", packed.files, packed.bytes)
+    env.globals |= shared(context, env)
+    with _no_collection():
+        site = _one_file(context, out, env) if options.single_file else _folder(context, out, env, options.jobs)
+    return RenderResult(out / "index.html", site.files, site.bytes)
+
+
+def _one_file(context: Context, out: Path, env: jinja2.Environment) -> Site:
+    site = PackedSite(out, env)
+    write_pages(context, site)
+    _write_modules(site, ModulePages(context, env), list(context.modules))
+    site.finish(names(context))
+    return site
+
+
+def _folder(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> Site:
+    global _work
     site = Site(out, env)
     site.assets()
-    site.write_bytes("assets/names.js", f"sgl.names = {names};\n".encode())
-    _pages(context, site)
-    files, written = _modules(context, out, env, options.jobs)
-    return RenderResult(out / "index.html", site.files + files, site.bytes + written)
-
-
-def _shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
-    """What every template may name."""
-    source = context.index.source
-    return {
-        "release": f"{source.name} {source.version}" if source.version else source.name,
-        "source": source,
-        "paths": context.paths,
-        "given": context.given,
-        "navigation": _navigation(context, env),
-    }
-
-
-def _navigation(context: Context, env: jinja2.Environment) -> dict[str, Markup]:
-    """The links to all pages, made once for each page that is the current one; ``""`` for a page that is not listed."""
-    groups = _groups(context)
-    template = env.get_template("navigation.html")
-    keys = ["", *(key for _, links in groups for key, _, _ in links)]
-    return {key: Markup(template.render(groups=groups, page=key)) for key in keys}
-
-
-def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    steps = [(f"step-{path}", f"step-{path}.html", f"Step on {path}") for path in context.paths]
-    return [
-        (
-            "Answer",
-            [
-                ("index", "index.html", "Overview"),
-                ("points", "points.html", "Coupling points"),
-                ("refactor", "refactor.html", "Refactor"),
-                ("matrix", "matrix.html", "Matrix"),
-                ("compare", "compare.html", "v1 beside v2"),
-            ],
-        ),
-        ("Step", [("lanes", "lanes.html", "Swim lanes"), *steps]),
-        (
-            "State",
-            [
-                ("contract", "contract.html", "Contract"),
-                ("tensors", "tensors.html", "Tensors"),
-                ("fields", "fields.html", "Fields"),
-            ],
-        ),
-        ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
-        ("Evidence", [("runs", "runs.html", "Runs"), ("unknowns", "unknowns.html", "Unknowns")]),
-    ]
-
-
-def _pages(context: Context, site: Site) -> None:
-    site.page("index.html", "overview.html", page="index", view=overview(context))
-    site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
-    site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
-    site.page("compare.html", "compare.html", page="compare", view=compare(context))
-    chains = [chain(context, path) for path in context.paths]
-    for view in chains:
-        site.page(f"step-{view.path}.html", "chain.html", page=f"step-{view.path}", view=view)
-    site.page("lanes.html", "lanes.html", page="lanes", lanes=[lanes(context, view) for view in chains])
-    runs = run_pages(context)
-    site.page("runs.html", "runs.html", page="runs", views=runs)
-    for run in runs:
-        site.page(run.file, "run.html", page="runs", view=run)
-    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
-    found = stages(context)
-    names = list(dict.fromkeys(stage.name for stage in found))
-    site.page("tensors.html", "tensors.html", page="tensors", stages=found, names=names)
-    site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
-    site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
-    _function_list(context, site)
-    _points_and_fields(context, site)
-
-
-def _function_list(context: Context, site: Site) -> None:
-    modules: dict[str, ModuleLine] = {}
-    for file, functions in context.modules.items():
-        name = module(functions[0].id)
-        line = modules.setdefault(name, ModuleLine(name, file, component_of(functions[0])))
-        line.functions += len(functions)
-        for function in functions:
-            line.paths.update(function.paths)
-    rows = [modules[name] for name in sorted(modules)]
-    site.page(
-        "functions.html",
-        "functions.html",
-        page="functions",
-        rows=rows,
-        hues=context.hues,
-        count=len(context.shown),
-        left_out=sum(bool(function.paths) for function in context.index.functions)
-        - sum(bool(function.paths) for function in context.shown),
-        components=context.components,
-    )
-
-
-def _points_and_fields(context: Context, site: Site) -> None:
-    addresses = field_addresses(context)
-    site.page("points.html", "points.html", page="points", view=points_page(context))
-    crossing: dict[str, list[tuple[Markup, str]]] = {}
-    for view in point_pages(context, addresses):
-        file = context.links.point_file(view.point.id)
-        assert file is not None
-        site.page(file, "point.html", page="points", view=view)
-        for field in view.point.fields:
-            crossing.setdefault(field, []).append((view.row.url, view.point.title))
-    rows = field_lines(context, addresses)
-    classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
-    site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
-    for page in field_pages(context, crossing):
-        site.page(page.file, "field_class.html", page="fields", view=page)
-
-
-def _names(context: Context) -> str:
-    """What the box "go to" searches, as JSON: [name, where, address, 1 for a coupling point]."""
-    entries: list[list[object]] = []
-    for point in context.index.coupling_points:
-        entries.append([point.title, point.kind, _address(context.links.point(point.id)), 1])
-    for function in context.shown:
-        entries.append([short(function.id), module(function.id), _address(context.links.function(function.id)), 0])
-    return script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":")))
-
-
-def _address(link: str | None) -> str | None:
-    """A link counted from the report's root."""
-    return None if link is None else link.replace(ROOT, "")
-
-
-_work: tuple[Context, Path, jinja2.Environment, ModulePages] | None = None
-"""What a forked process renders from; set just before the fork, so that nothing needs to be sent."""
-
-
-def _modules(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> tuple[int, int]:
-    global _work
-    for path in context.paths:
-        context.graph.depth(path)  # grown here, so that each process need not
-    _work = (context, out, env, ModulePages(context, env))
+    site.write_bytes("assets/names.js", f"sgl.names = {names(context)};\n".encode())
     files = list(context.modules)
-    chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
-    jobs = min(jobs or os.cpu_count() or 1, len(chunks))
-    collecting = gc.isenabled()
-    gc.disable()  # pages have no cycles, and a search would go through the whole index each time
+    jobs = min(jobs or os.cpu_count() or 1, 1 + len(files) // CHUNK)
+    if jobs == 1 or "fork" not in multiprocessing.get_all_start_methods():
+        write_pages(context, site)
+        _write_modules(site, ModulePages(context, env), files)
+        return site
+    for path in context.paths:
+        context.graph.depth(path)  # grown before the fork, so that each process need not
+    _work = (out, env, ModulePages(context, env))
     try:
-        if jobs > 1 and "fork" in multiprocessing.get_all_start_methods():
-            with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
-                written = list(pool.map(_chunk, chunks))
-        else:
-            written = [_chunk(chunk) for chunk in chunks]
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+            parts = [pool.submit(_chunk, files[start : start + CHUNK]) for start in range(0, len(files), CHUNK)]
+            write_pages(context, site)
+            for part in parts:
+                count, size = part.result()
+                site.files += count
+                site.bytes += size
     finally:
         _work = None
-        if collecting:
-            gc.enable()
-    return sum(count for count, _ in written), sum(size for _, size in written)
+    return site
+
+
+_work: tuple[Path, jinja2.Environment, ModulePages] | None = None
+"""What a forked process renders from; set just before the fork, so that nothing needs to be sent."""
 
 
 def _chunk(files: list[str]) -> tuple[int, int]:
     assert _work is not None
-    _, out, env, pages = _work
+    out, env, pages = _work
     site = Site(out, env)
+    _write_modules(site, pages, files)
+    return site.files, site.bytes
+
+
+def _write_modules(site: Site, pages: ModulePages, files: list[str]) -> None:
     for file in files:
         site.page(file, "module.html", page="functions", view=pages.page(file))
-    return site.files, site.bytes
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector: pages have no cycles, and a search would go through the whole index each time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -12,11 +12,14 @@ import jsonschema
 import msgspec
 import networkx as nx
 import pytest
+import typer
+import typer.testing
 from report_node import node_file
 from sample_index import sample_index, sample_runs
 
-from sgltrace.errors import UsageError
+from sgltrace.errors import InputError, UsageError
 from sgltrace.model import Function
+from sgltrace.reports.commands import register
 from sgltrace.reports.exports import FORMATS, export
 
 EVIL = '"]; a -> b \\ <b>&\x00\u202e|`*'
@@ -119,3 +122,17 @@ def test_the_same_index_gives_the_same_bytes(name, index):
 def test_an_unknown_format_is_refused(index):
     with pytest.raises(UsageError, match="no format 'pdf'"):
         export("pdf", index)
+
+
+def test_the_command_writes_a_file_or_prints(index, tmp_path):
+    app = typer.Typer()
+    register(app, lambda workspace: sample_runs())
+    app.command()(lambda: None)  # so that the command has a name
+    (tmp_path / "index.json").write_bytes(msgspec.json.encode(index))
+    run = typer.testing.CliRunner().invoke
+    printed = run(app, ["export", "csv", "-w", str(tmp_path)], catch_exceptions=False)
+    assert printed.stdout_bytes == export("csv", index, sample_runs())
+    run(app, ["export", "dot", "-w", str(tmp_path), "-o", str(tmp_path / "x.dot")], catch_exceptions=False)
+    assert (tmp_path / "x.dot").read_bytes() == export("dot", index)
+    with pytest.raises(InputError, match="cannot write"):
+        run(app, ["export", "dot", "-w", str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 
 from sgltrace.errors import UsageError
@@ -42,8 +43,8 @@ def csv_table(runs: list[Run]) -> bytes:
 def parquet_table(runs: list[Run]) -> bytes:
     """The table as Parquet. Raises ``UsageError`` where pyarrow is not installed."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        pyarrow = importlib.import_module("pyarrow")
+        parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise UsageError("Parquet needs pyarrow, which is not installed; `pip install pyarrow` brings it") from None
     texts = {"run", "path", "tensor", "function", "formula", "verdict", "shape", "dtype", "how"}
@@ -51,7 +52,7 @@ def parquet_table(runs: list[Run]) -> bytes:
     found = rows(runs)
     columns = {name: [row[number] for row in found] for number, name in enumerate(COLUMNS)}
     written = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns, schema=pyarrow.schema(types)), written)
+    parquet.write_table(pyarrow.table(columns, schema=pyarrow.schema(types)), written)
     return written.getvalue()
 
 

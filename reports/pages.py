@@ -1,0 +1,151 @@
+"""Every page of the report but those of modules: which there are, from which views, and how they are linked."""
+
+from __future__ import annotations
+
+import json
+
+import jinja2
+from markupsafe import Markup
+
+from sgltrace.reports.context import Context, component_of
+from sgltrace.reports.graph import module, short
+from sgltrace.reports.site import Site, script_safe
+from sgltrace.reports.text import ROOT
+from sgltrace.reports.views.chain import chain
+from sgltrace.reports.views.compare import compare
+from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
+from sgltrace.reports.views.functions import ModuleLine
+from sgltrace.reports.views.graph import graph_data
+from sgltrace.reports.views.lanes import lanes
+from sgltrace.reports.views.matrix import matrix
+from sgltrace.reports.views.overview import overview
+from sgltrace.reports.views.points import point_pages, points_page
+from sgltrace.reports.views.refactor import plans
+from sgltrace.reports.views.runs import run_pages
+from sgltrace.reports.views.tensors import contract, stages
+from sgltrace.reports.views.unknowns import unknowns_page
+
+
+def shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
+    """What every template may name."""
+    source = context.index.source
+    return {
+        "release": f"{source.name} {source.version}" if source.version else source.name,
+        "source": source,
+        "paths": context.paths,
+        "given": context.given,
+        "navigation": _navigation(context, env),
+    }
+
+
+def _navigation(context: Context, env: jinja2.Environment) -> dict[str, Markup]:
+    """The links to all pages, made once for each page that is the current one; ``""`` for a page that is not listed."""
+    groups = _groups(context)
+    template = env.get_template("navigation.html")
+    keys = ["", *(key for _, links in groups for key, _, _ in links)]
+    return {key: Markup(template.render(groups=groups, page=key)) for key in keys}
+
+
+def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    steps = [(f"step-{path}", f"step-{path}.html", f"Step on {path}") for path in context.paths]
+    return [
+        (
+            "Answer",
+            [
+                ("index", "index.html", "Overview"),
+                ("points", "points.html", "Coupling points"),
+                ("refactor", "refactor.html", "Refactor"),
+                ("matrix", "matrix.html", "Matrix"),
+                ("compare", "compare.html", "v1 beside v2"),
+            ],
+        ),
+        ("Step", [("lanes", "lanes.html", "Swim lanes"), *steps]),
+        (
+            "State",
+            [
+                ("contract", "contract.html", "Contract"),
+                ("tensors", "tensors.html", "Tensors"),
+                ("fields", "fields.html", "Fields"),
+            ],
+        ),
+        ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
+        ("Evidence", [("runs", "runs.html", "Runs"), ("unknowns", "unknowns.html", "Unknowns")]),
+    ]
+
+
+def write_pages(context: Context, site: Site) -> None:
+    """Writes every page but those of modules."""
+    site.page("index.html", "overview.html", page="index", view=overview(context))
+    site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
+    site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
+    site.page("compare.html", "compare.html", page="compare", view=compare(context))
+    chains = [chain(context, path) for path in context.paths]
+    for view in chains:
+        site.page(f"step-{view.path}.html", "chain.html", page=f"step-{view.path}", view=view)
+    site.page("lanes.html", "lanes.html", page="lanes", lanes=[lanes(context, view) for view in chains])
+    runs = run_pages(context)
+    site.page("runs.html", "runs.html", page="runs", views=runs)
+    for run in runs:
+        site.page(run.file, "run.html", page="runs", view=run)
+    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
+    found = stages(context)
+    names = list(dict.fromkeys(stage.name for stage in found))
+    site.page("tensors.html", "tensors.html", page="tensors", stages=found, names=names)
+    site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
+    site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
+    _function_list(context, site)
+    _points_and_fields(context, site)
+
+
+def _function_list(context: Context, site: Site) -> None:
+    modules: dict[str, ModuleLine] = {}
+    for file, functions in context.modules.items():
+        name = module(functions[0].id)
+        line = modules.setdefault(name, ModuleLine(name, file, component_of(functions[0])))
+        line.functions += len(functions)
+        for function in functions:
+            line.paths.update(function.paths)
+    rows = [modules[name] for name in sorted(modules)]
+    site.page(
+        "functions.html",
+        "functions.html",
+        page="functions",
+        rows=rows,
+        hues=context.hues,
+        count=len(context.shown),
+        left_out=sum(bool(function.paths) for function in context.index.functions)
+        - sum(bool(function.paths) for function in context.shown),
+        components=context.components,
+    )
+
+
+def _points_and_fields(context: Context, site: Site) -> None:
+    addresses = field_addresses(context)
+    site.page("points.html", "points.html", page="points", view=points_page(context))
+    crossing: dict[str, list[tuple[Markup, str]]] = {}
+    for view in point_pages(context, addresses):
+        file = context.links.point_file(view.point.id)
+        assert file is not None
+        site.page(file, "point.html", page="points", view=view)
+        for field in view.point.fields:
+            crossing.setdefault(field, []).append((view.row.url, view.point.title))
+    rows = field_lines(context, addresses)
+    classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
+    site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
+    for page in field_pages(context, crossing):
+        site.page(page.file, "field_class.html", page="fields", view=page)
+
+
+def names(context: Context) -> str:
+    """What the box "go to" searches, as JSON: [name, where, address, 1 for a coupling point]."""
+    entries: list[list[object]] = []
+    for point in context.index.coupling_points:
+        entries.append([point.title, point.kind, _address(context.links.point(point.id)), 1])
+    for function in context.shown:
+        entries.append([short(function.id), module(function.id), _address(context.links.function(function.id)), 0])
+    return script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":")))
+
+
+def _address(link: str | None) -> str | None:
+    """A link counted from the report's root."""
+    return None if link is None else link.replace(ROOT, "")

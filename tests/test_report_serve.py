@@ -1,0 +1,81 @@
+"""Serving: on this machine alone, and written again when the workspace changes."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from sgltrace.errors import InputError
+from sgltrace.reports.serve import Server
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "index.html").write_text("first")
+    return tmp_path
+
+
+def test_a_change_is_seen_and_shown(folder):
+    state = {"version": 1}
+    server = Server(folder, lambda: dict(state), lambda: (folder / "index.html").write_text("second") and None)
+    server.start()
+    try:
+        with urllib.request.urlopen(server.address) as answer:
+            assert answer.read() == b"first"
+            assert answer.headers["Cache-Control"] == "no-store"
+        assert not server.look()
+        state["version"] = 2
+        assert server.look()
+        assert urllib.request.urlopen(server.address).read() == b"second"
+    finally:
+        server.stop()
+
+
+def test_only_this_machine_is_answered_and_only_the_folder(folder):
+    (folder.parent / "secret").write_text("no")
+    server = Server(folder, lambda: 1, lambda: None)
+    assert server.address.startswith("http://127.0.0.1:")
+    server.start()
+    try:
+        for path, host, status in (
+            ("/", "evil.example", 403), ("/../secret", "127.0.0.1", 404), ("/%2e%2e/secret", "localhost", 404),
+        ):  # fmt: skip
+            connection = http.client.HTTPConnection("127.0.0.1", server.address.rpartition(":")[2].strip("/"))
+            connection.request("GET", path, headers={"Host": f"{host}:80"})
+            assert connection.getresponse().status == status
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(urllib.request.Request(server.address, data=b"x"))
+    finally:
+        server.stop()
+
+
+def test_a_port_that_is_taken_is_one_line(folder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="give another one"):
+            Server(folder, lambda: 1, lambda: None, taken.getsockname()[1])
+
+
+def test_an_input_that_cannot_be_used_is_told_and_waited_out(folder, monkeypatch):
+    monkeypatch.setattr("sgltrace.reports.serve.PAUSE", 0.01)
+    told = []
+    count = iter(range(100))
+
+    def again():
+        if len(told) < 1:
+            raise InputError("damaged")
+
+    server = Server(folder, lambda: next(count), again)
+
+    def tell(text):
+        told.append(text)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    server.run(tell)
+    assert told == ["damaged", "the report was written again"]
