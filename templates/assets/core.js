@@ -139,6 +139,8 @@ window.sgl = { names: null };
   }
   document.addEventListener("DOMContentLoaded", () => {
     themeButton();
+    const current = document.querySelector("nav [aria-current]");  // on a small screen the links are a strip
+    if (current) current.closest("nav").scrollLeft = current.offsetLeft - 40;
     const button = document.getElementById("jump-open");
     button.hidden = false;
     button.addEventListener("click", jump);

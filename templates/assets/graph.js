@@ -108,7 +108,7 @@ sgl.page("graph", function (signal) {
     const first = Math.min(...points.map((p) => p.x)), last = Math.max(...points.map((p) => p.x)) + CARD + 6;
     const w = canvas.clientWidth, h = canvas.clientHeight;
     const wanted = Math.min(w / (last - first + 2), h / (high - low));
-    view.scale = Math.min(16, Math.max(wanted, 10.5));
+    view.scale = Math.min(16, Math.max(wanted, 9));
     view.x = (wanted < view.scale ? CARD : first + last - 4) / 2 - w / 2 / view.scale;
     view.y = -h / 2 / view.scale;
   }
