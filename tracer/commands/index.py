@@ -105,9 +105,10 @@ def _index_key(tree: SourceTree, requested: str, whole: tuple[str, ...]) -> str:
 
 
 def _build(tree: SourceTree, whole: tuple[str, ...], jobs: int | None, progress: Progress) -> Index:
-    from sgltrace.index import IndexOptions, build
+    from sgltrace.index import IndexOptions
+    from sgltrace.insight.assemble import make_index
 
-    return build(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
+    return make_index(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
 
 
 def _summary(made: Index, tree: SourceTree) -> dict[str, Any]:

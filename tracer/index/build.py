@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sgltrace import __version__
 from sgltrace.files import user_cache_dir
 from sgltrace.index import syntax as s
+from sgltrace.index.collection import no_collection
 from sgltrace.index.engine import Engine, Site
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.facts import Facts
@@ -41,7 +39,7 @@ class IndexOptions:
 
 def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Program:
     """Resolve the program from its entry points. Raises InputError where the tree has no speculative worker."""
-    with Facts(tree, options.cache_dir, options.jobs) as facts, _no_collection():
+    with Facts(tree, options.cache_dir, options.jobs) as facts, no_collection():
         progress.stage("Resolving calls")
         engine = Engine(tree, facts)
         engine.modules.followed = None if options.whole else options.followed
@@ -154,15 +152,3 @@ def _why(site: Site) -> str:
             return f"no attribute {expression.func.attr} on what {text(base)} is known to be"
         return f"nothing is known of {text(base)}"
     return "nothing is known of the callee"
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """The analysis makes millions of small objects and drops none: searching them for cycles is wasted."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
