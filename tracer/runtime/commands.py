@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 from sgltrace.errors import EXIT_DONE, EXIT_FOUND, UsageError
 
 if TYPE_CHECKING:
-    from .session import RunOptions
+    from .session import RunOptions, Session
 
 # What does the work is imported where it is used, so that the other commands start fast.
 
@@ -21,11 +22,15 @@ _STEPS = re.compile(r"(\d+)?:(\d+)?$")
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LAUNCH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
+_finished: list[Callable[[Session], None]] = []
+
 Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What starts the server, as you run it.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the program."""
+def register(app: typer.Typer, finished: Callable[[Session], None] | None = None) -> None:
+    """Add the commands to the program. ``finished`` is told of a run that ended, before the program does."""
+    if finished is not None:
+        _finished.append(finished)
     app.command(context_settings=_LAUNCH)(run)
     app.command(context_settings=_LAUNCH)(doctor)
     app.command()(show)
@@ -58,6 +63,8 @@ def run(
 
     options = _options(command, out, steps, every, pointers, timeline, calls, path, max_bytes, probe, fields, plan)
     session = run_session(options)
+    for told in _finished:
+        told(session)
     raise typer.Exit(session.exit_code)
 
 

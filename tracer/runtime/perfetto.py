@@ -13,7 +13,7 @@ from .decode import Record
 from .observations import Enumerated, ListValue, ObjectValue, TensorValue, Value
 from .probe import wire
 from .steps import Call, Step, steps
-from .trace import ProcessTrace, Trace
+from .trace import Trace
 
 MAX_ARGUMENTS = 60
 
@@ -58,10 +58,11 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
                         "name": "thread_name",
                         "args": {"name": f"calls, thread {call.thread}"},
                     }
-            yield from _step_events(trace, process, number, step, base or 0)
+            yield from step_events(trace, number, step, base or 0)
 
 
-def _step_events(trace: Trace, process: ProcessTrace, pid: int, step: Step, base: int) -> Iterator[dict[str, Any]]:
+def step_events(trace: Trace, pid: int, step: Step, base: int) -> Iterator[dict[str, Any]]:
+    """The events of a step, in microseconds after ``base`` (monotonic ns): slices on thread 0 and ``1 + thread``."""
     if step.number and step.start_ns is not None:
         start = (step.start_ns - base) / 1000
         end = step.end_ns if step.end_ns is not None else max(c.end_ns or c.start_ns for c in step.calls)

@@ -148,9 +148,13 @@ def roles() -> Roles:
 
 @functools.cache
 def tracked_classes() -> list[str]:
-    """Names of the classes that carry a step's state, from the vocabulary; requests themselves are not among them."""
+    """Names of the classes that carry a step's state and of the graphs' buffers, from the vocabulary; no requests."""
     vocabulary = msgspec.toml.decode(VOCABULARY_FILE.read_bytes(), type=_Vocabulary)
-    chosen = [t for role, t in vocabulary.tracked.items() if t.carries in ("step", "request") and role != "request"]
+    chosen = [
+        tracked
+        for role, tracked in vocabulary.tracked.items()
+        if (tracked.carries in ("step", "request") and role != "request") or role == "graph_buffers"
+    ]
     return sorted({name for tracked in chosen for name in tracked.classes})
 
 

@@ -14,14 +14,14 @@ from sgltrace import __version__
 from sgltrace.errors import InputError
 
 from . import target as targets
+from .conclude import conclude, not_attached, summary
 from .fast import stage_fast
 from .launch import Launched
-from .plan import Options, Plan, Site, make_plan
+from .plan import Options, Plan, Site, make_plan, roles
 from .processes import Watcher, redacted
 from .staging import RunInfo, stage, stage_viztracer, write_run
 from .status import Progress, StatusLine, progress, size_text
 from .target import Target
-from .trim import trim
 
 EXIT_QUIT = 130
 
@@ -34,6 +34,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
     probe: Options = msgspec.field(default_factory=Options)
     own_sites: list[Site] = []
     path: str = "auto"
+    """``v1`` or ``v2`` where the user says so: roles of the other are not missed."""
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -88,8 +89,9 @@ def prepare(
     folder = _new_folder(options.out)
     root = None if target.package_root is None else Path(target.package_root)
     plan = make_plan(targets.PACKAGE, root, target.version, options.probe, options.own_sites)
-    if plan.roles_missing:
-        problems.append(f"this release has no function for: {', '.join(plan.roles_missing)}")
+    missing = missing_roles(plan, options.path)
+    if missing:
+        problems.append(f"this release has no function for: {', '.join(missing)}")
     if plan.unreadable:
         problems.append(f"{len(plan.unreadable)} files could not be parsed, first {plan.unreadable[0]}")
     stage(folder, plan)
@@ -101,6 +103,12 @@ def prepare(
         if why is not None:
             problems.append(why)
     return folder, plan
+
+
+def missing_roles(plan: Plan, path: str) -> list[str]:
+    """The roles that nothing plays, less those that are not to be expected on ``path``."""
+    expected = {role.role for role in roles().site if path == "auto" or not role.paths or path in role.paths}
+    return [role for role in plan.roles_missing if role in expected]
 
 
 def _new_folder(out: Path | None) -> Path:
@@ -164,30 +172,24 @@ def _run_traced(
         code = launched.wait(watcher, tick)
     finally:
         line.clear()
+    found: list[str] = []
+    trace = None
     seen = progress(folder)
     if not folder.is_dir():
-        problems.append(f"the trace folder {folder} was removed during the run")
+        found.append(f"the trace folder {folder} was removed during the run")
     else:
-        problems += [f"recording stopped early: {why}" for why in seen.stopped]
-        for process in watcher.python():
-            why = watcher.why_not_attached(process)
-            if why is not None:
-                command = " ".join(redacted(process.command))[:100]
-                problems.append(f"process {process.pid} ({command}) did not attach: {why}")
-            info.processes.append(
-                {
-                    "pid": process.pid,
-                    "start": process.start,
-                    "parent": process.parent,
-                    "command": redacted(process.command),
-                    "not_attached": why,
-                }
-            )
-        trim(folder)
-        info.ended_ns, info.exit_code, info.problems = time.time_ns(), code, problems
-        _try_write(folder, info, problems)
+        found += [f"recording stopped early: {why}" for why in seen.stopped]
+        info.processes, lines = not_attached(watcher)
+        found += lines
+        trace, notes = conclude(folder)
+        found += notes
+        info.ended_ns, info.exit_code, info.problems = time.time_ns(), code, [*problems, *found]
+        _try_write(folder, info, found)
+        seen = progress(folder)
+    for text in [*found, *summary(folder, seen, trace)]:
+        say(text)
     return Session(
-        folder=folder, exit_code=EXIT_QUIT if launched.quit else code, progress=progress(folder), problems=problems
+        folder=folder, exit_code=EXIT_QUIT if launched.quit else code, progress=seen, problems=[*problems, *found]
     )
 
 

@@ -3,7 +3,7 @@ calls whom (``--calls``). Each is recorded once, saved from within the process, 
 """
 
 # As in the rest of the probe, no pathlib.
-# ruff: noqa: PTH105, PTH118, PTH119, PTH123
+# ruff: noqa: PTH105, PTH118, PTH123
 from __future__ import annotations
 
 import json
@@ -18,7 +18,7 @@ from .recorder import Recorder
 
 STEADY = 5  # steps alike in mode and batch size before a window opens
 MAX_PAIRS = 200_000
-MAX_ENTRIES = 1_000_000  # of VizTracer's ring, about 100 MB while it records
+MAX_ENTRIES = 500_000  # of VizTracer's ring, about 50 MB while it records
 
 
 class Windows:
@@ -109,7 +109,7 @@ class Timeline:
         unfinished = self.path.removesuffix(".json") + ".new.json"
         self.tracer.save(unfinished)
         os.replace(unfinished, self.path)
-        return f"timeline of {len(self.steps)} steps saved as {os.path.basename(self.path)}"
+        return f"--timeline: {len(self.steps)} steps recorded"
 
 
 class Calls:
@@ -143,7 +143,7 @@ class Calls:
         with open(self.path + ".new", "w", encoding="utf-8") as file:
             json.dump(rows, file)
         os.replace(self.path + ".new", self.path)
-        return f"{len(rows)} pairs of caller and callee in {self.steps} steps saved as {os.path.basename(self.path)}"
+        return f"--calls: {len(rows)} pairs of caller and callee in {self.steps} steps"
 
     def _event(self, frame: types.FrameType, event: str, argument: object) -> None:
         if event != "call":
