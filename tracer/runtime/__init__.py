@@ -27,6 +27,7 @@ from .observe import observations, rank_differences, sharing
 from .perfetto import export_perfetto
 from .plan import Options, Plan, Site
 from .session import RunOptions, Session, run
+from .show import crash
 from .steps import Call, Step, calls, steps
 from .trace import ProcessTrace, Trace, read_trace
 
@@ -52,6 +53,7 @@ __all__ = [
     "Trace",
     "Value",
     "calls",
+    "crash",
     "diagnose",
     "export_perfetto",
     "observations",

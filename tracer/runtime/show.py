@@ -81,6 +81,19 @@ def _crashed(trace: Trace, process: ProcessTrace) -> bool:
     return trace.run is None or trace.run.exit_code != 0
 
 
+def crash(trace: Trace, process: ProcessTrace) -> list[tuple[str, list[str]]]:
+    """Why a process ended that should not have, and the lines of its last steps; empty where it ended well."""
+    if not _crashed(trace, process):
+        return []
+    last: list[Step] = []
+    for step in steps(trace, process):
+        last = [*last[1 - CRASH_STEPS :], step]
+    code = trace.run.exit_code if trace.run is not None else None
+    why = "the run has no end: sgltrace was ended too" if code is None else f"the command ended with exit code {code}"
+    texts = [line for at, step in enumerate(last) for line in _step_lines(trace, step, at == len(last) - 1, False)]
+    return [(why, texts)]
+
+
 def _step_lines(trace: Trace, step: Step, detail: bool, mark: bool) -> Iterator[str]:
     parts = [f"{'>' if mark else ' '} {step.rank} {step.number:>6} {step.mode or '-':<14}"]
     if step.batch_size is not None:

@@ -1,4 +1,4 @@
-"""What the report needs to know of a recorded run. The join of a trace with the index makes these.
+"""What a recorded run says of an index: the join of a trace with it, as the report shows it.
 
 Times are milliseconds. Batch sizes count requests; ``padded`` is the size of the graph that was replayed.
 """
