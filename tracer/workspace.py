@@ -42,6 +42,7 @@ class Workspace:
         self.index_file = folder / "index.json"
         self.report_folder = folder / "report"
         self._stamp_file = folder / "stamp.json"
+        self._runs_file = folder / "runs.json"
 
     @classmethod
     def to_write(cls, folder: Path) -> Workspace:
@@ -85,6 +86,22 @@ class Workspace:
         write_atomically(self.folder / ".gitignore", b"*\n")
         write_atomically(self.index_file, encode_index(index))
 
+    def runs(self) -> list[Path]:
+        """The traces that belong to the workspace, in the order they were recorded."""
+        try:
+            return [Path(path) for path in msgspec.json.decode(self._runs_file.read_bytes(), type=list[str])]
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InputError(f"{self._runs_file} is damaged ({error}); remove it, and name runs again") from error
+
+    def add_run(self, trace: Path) -> None:
+        """Remember a trace. Nothing of it is copied."""
+        known = [str(path) for path in self.runs()]
+        place = str(trace.absolute())
+        if place not in known:
+            write_atomically(self._runs_file, msgspec.json.encode([*known, place]) + b"\n")
+
     def load_index(self) -> Index:
         """Read ``index.json``. Raises InputError where it is damaged or another version's."""
         return load_index(self.index_file)
@@ -106,6 +123,11 @@ class Workspace:
                 shutil.rmtree(replaced, ignore_errors=True)
                 continue
             return
+
+    def state(self) -> object:
+        """Changes whenever the index or the list of runs does."""
+        runs = self._runs_file.stat().st_mtime_ns if self._runs_file.is_file() else None
+        return self._state_of_index(), runs
 
     def _state_of_index(self) -> tuple[int, int] | None:
         if not self.index_file.is_file():

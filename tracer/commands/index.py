@@ -62,28 +62,41 @@ def index(
         raise UsageError("nothing to index; name a checkout, a wheel, or a requirement such as sglang==0.5.9")
     workspace = Workspace.to_write(out)
     with progress_for_user(quiet=as_json) as progress:
-        tree = open_source(src, cache_dir=user_cache_dir(), progress=progress)
-        prefixes = _whole_prefixes(tree, whole)
-        requested = _reopenable(src)
-        old, stamp = workspace.stamp(), Stamp(requested=requested, index_key=_index_key(tree, requested, prefixes))
-        unchanged = stamp.index_key == old.index_key and (no_report or editor == old.report_key)
-        if unchanged:
-            stamp = old
-        else:
-            if not no_report:
-                check_editor(editor)
-            if stamp.index_key == old.index_key:
-                made, stamp.summary = workspace.load_index(), old.summary
-            else:
-                made = _build(tree, prefixes, jobs, progress)
-                stamp.summary = _summary(made, tree)
-                workspace.write_index(made)
-            if not no_report:
-                progress.stage("writing the report")
-                write_report(made, tree, workspace, editor)
-                stamp.report_key = editor
-            workspace.write_stamp(stamp)
+        wanted = None if no_report else editor
+        stamp, unchanged = bring_up_to_date(workspace, src, progress, editor=wanted, whole=whole, jobs=jobs)
     _tell(workspace, stamp, unchanged, as_json)
+
+
+def bring_up_to_date(
+    workspace: Workspace,
+    src: str,
+    progress: Progress,
+    *,
+    editor: str | None,
+    whole: str | None = None,
+    jobs: int | None = None,
+) -> tuple[Stamp, bool]:
+    """Index a source into a workspace and write its report (none without ``editor``); whether nothing had changed."""
+    tree = open_source(src, cache_dir=user_cache_dir(), progress=progress)
+    prefixes = _whole_prefixes(tree, whole)
+    requested = _reopenable(src)
+    old, stamp = workspace.stamp(), Stamp(requested=requested, index_key=_index_key(tree, requested, prefixes))
+    if stamp.index_key == old.index_key and editor in (None, old.report_key):
+        return old, True
+    if editor is not None:
+        check_editor(editor)
+    if stamp.index_key == old.index_key:
+        made, stamp.summary = workspace.load_index(), old.summary
+    else:
+        made = _build(tree, prefixes, jobs, progress)
+        stamp.summary = _summary(made, tree)
+        workspace.write_index(made)
+    if editor is not None:
+        progress.stage("Writing the report")
+        write_report(made, tree, workspace, editor)
+        stamp.report_key = editor
+    workspace.write_stamp(stamp)
+    return stamp, False
 
 
 def _whole_prefixes(tree: SourceTree, whole: str | None) -> tuple[str, ...]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgltrace.errors import InputError
+from sgltrace.commands.runs import check_trace, joined_runs
+from sgltrace.errors import InputError, UsageError
 from sgltrace.files import user_cache_dir
 from sgltrace.progress import Progress, progress_for_user
 from sgltrace.sources import SourceTree, UnreadableFile, open_source
 from sgltrace.workspace import DEFAULT, Workspace
 
 if TYPE_CHECKING:
+    from sgltrace.insight.observed import Run
     from sgltrace.model import Index
 
 EDITOR = "vscode"
@@ -37,14 +39,45 @@ def register(app: typer.Typer) -> None:
 def report(
     workspace: Annotated[Path, typer.Option("-w", "--workspace", help="The workspace to read.")] = Path(DEFAULT),
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this folder instead.")] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option("--run", metavar="DIR", help="Also show this trace of `sgltrace run`.")
+    ] = None,
+    single_file: Annotated[bool, typer.Option("--single-file", help="One page that holds all others.")] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve it on 127.0.0.1, and write it again when the workspace changes.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve; 0 takes a free one.")] = 0,
     editor: EditorOption = EDITOR,
 ) -> None:
     """Write the report of a workspace again, and open it."""
     found = Workspace.open(workspace)
     check_editor(editor)
+    if serve and (output is not None or single_file):
+        raise UsageError("--serve serves the workspace's own report; leave out --output and --single-file")
+    if single_file and output is None:
+        raise UsageError("--single-file wants --output, the folder for its page")
+    for trace in run or []:
+        check_trace(trace)
+        found.add_run(trace)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} exists and is not an empty folder; give --output a folder of its own")
+    _write(found, output, editor, single_file)
+    page = ((output or found.report_folder) / "index.html").resolve()
+    if serve:
+        _serve(found, editor, port, open_it)
+        return
+    print(page)
+    if open_it and not _opened(page.as_uri()):
+        raise InputError(f"no browser could be started; open {page} yourself")
+
+
+def write_again(found: Workspace, editor: str) -> None:
+    """Write a workspace's own report anew."""
+    _write(found, None, editor)
+
+
+def _write(found: Workspace, output: Path | None, editor: str, single_file: bool = False) -> None:
     with progress_for_user() as progress:
         made = found.load_index()
         stamp = found.stamp()
@@ -55,17 +88,26 @@ def report(
             stamp.report_key = editor
             found.write_stamp(stamp)
         else:
-            _render(made, tree, output, editor)
-    page = ((output or found.report_folder) / "index.html").resolve()
-    print(page)
-    if open_it and not _opened(page):
-        raise InputError(f"no browser could be started; open {page} yourself")
+            _render(made, tree, output, editor, joined_runs(found, made), single_file)
 
 
-def _opened(page: Path) -> bool:
+def _serve(found: Workspace, editor: str, port: int, open_it: bool) -> None:
+    from sgltrace.reports.serve import Server
+
+    def state() -> object:
+        return found.state(), [path.stat().st_mtime_ns for path in found.runs() if path.exists()]
+
+    server = Server(found.report_folder, state, lambda: _write(found, None, editor), port)
+    print(f"{server.address} (Ctrl-C ends it)", flush=True)
+    if open_it:
+        _opened(server.address)
+    server.run(lambda text: typer.echo(f"sgltrace: {text}", err=True))
+
+
+def _opened(address: str) -> bool:
     import webbrowser
 
-    return webbrowser.open(page.as_uri())
+    return webbrowser.open(address)
 
 
 def check_editor(editor: str) -> None:
@@ -80,19 +122,22 @@ def write_report(made: Index, tree: SourceTree | None, workspace: Workspace, edi
     """Write the report beside the one that is there, and replace that when all is done."""
     folder = Path(tempfile.mkdtemp(prefix=".report-", dir=workspace.folder))
     try:
-        _render(made, tree, folder / "report", editor)
+        _render(made, tree, folder / "report", editor, joined_runs(workspace, made))
         workspace.replace_report(folder / "report")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _render(made: Index, tree: SourceTree | None, folder: Path, editor: str) -> None:
+def _render(
+    made: Index, tree: SourceTree | None, folder: Path, editor: str, runs: list[Run], single_file: bool = False
+) -> None:
     from sgltrace.reports import ReportOptions, render
 
     folder.mkdir(parents=True, exist_ok=True)
     place = tree.root_on_disk if tree else None
     linked = editor != NO_EDITOR and (place is not None or "{file}" in editor)
-    render(made, _Texts(tree), folder, ReportOptions(editor=editor if linked else None, source_path=place))
+    options = ReportOptions(editor=editor if linked else None, source_path=place, single_file=single_file, runs=runs)
+    render(made, _Texts(tree), folder, options)
 
 
 class _Texts:
