@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from sgltrace.errors import InputError
+from sgltrace.insight.observed import Run
 from sgltrace.reports.exports import FORMATS, export
-from sgltrace.reports.runs import Run
 from sgltrace.workspace import DEFAULT, Workspace
 
 HELP = "; ".join(f"{name}: {what}" for name, (_, what, _) in FORMATS.items())

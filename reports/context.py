@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from sgltrace.insight.observed import Run
 from sgltrace.model import PATHS, Function, Index, Place
 from sgltrace.reports.graph import CallGraph, module
 from sgltrace.reports.links import EditorLinks, Links, addresses
 from sgltrace.reports.options import ReportOptions
-from sgltrace.reports.runs import Run
 from sgltrace.reports.source import LONGEST, Source, SourceReader
 
 HUES = 12

@@ -44,6 +44,7 @@ class CallGraph:
         for call in index.unresolved:
             self.unresolved[call.caller].append(call)
         self._trees: dict[str, dict[str, CallEdge | None]] = {}
+        self._depths: dict[str, dict[str, int]] = {}
 
     def loops(self, path: str) -> list[str]:
         """The event loops of a path, the plain one first: the one of this path alone whose name says least besides."""
@@ -81,10 +82,12 @@ class CallGraph:
 
     def depth(self, path: str) -> dict[str, int]:
         """For each function that the path's event loops reach, the number of calls to it."""
-        depths: dict[str, int] = {}
-        for target, edge in self._tree(path).items():
-            depths[target] = 0 if edge is None else depths[edge.caller] + 1
-        return depths
+        if path not in self._depths:
+            depths: dict[str, int] = {}
+            for target, edge in self._tree(path).items():
+                depths[target] = 0 if edge is None else depths[edge.caller] + 1
+            self._depths[path] = depths
+        return self._depths[path]
 
     def _tree(self, path: str) -> dict[str, CallEdge | None]:
         """The shortest ways from the plain event loop, and for what it does not reach from the others."""

@@ -52,6 +52,10 @@ class Links:
         """A link to the function's page; None where it has none."""
         return self._functions.get(identifier)
 
+    def page(self, identifier: str) -> Markup | None:
+        """A link to the module page on which the function is."""
+        return self._pages.get(identifier)
+
     def line(self, identifier: str, line: int) -> Markup | None:
         """A link to a line of the function's page."""
         page = self._pages.get(identifier)

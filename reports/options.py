@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sgltrace.reports.runs import Run
+from sgltrace.insight.observed import Run
 
 
 @dataclass(frozen=True, kw_only=True)

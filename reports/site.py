@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def environment() -> jinja2.Environment:
     return made
 
 
+@lru_cache(maxsize=50_000)
 def breakable(name: str) -> Markup:
     """A dotted name that may wrap after its dots."""
     return Markup(escape(visible(name)).replace(".", Markup(".<wbr>")))

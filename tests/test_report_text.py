@@ -6,6 +6,7 @@ import html
 import inspect
 import json
 import re
+from random import Random
 
 import pytest
 from pygments.lexers import PythonLexer
@@ -86,6 +87,36 @@ def test_highlighted_lines_close_what_they_open_and_lose_nothing():
     lines = highlight.highlight(code.split("\n"))
     assert all(line.count("<span") == line.count("</span>") for line in lines)
     assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lines))) == text.visible(code)
+
+
+def test_highlighting_loses_nothing_of_any_text():
+    random = Random(7)
+    parts = [
+        "def ",
+        "class",
+        " ",
+        "\n",
+        '"',
+        "'",
+        '"""',
+        "#",
+        "\\",
+        "f",
+        "rb",
+        "1.5e-3",
+        "@x.y",
+        "<b>",
+        "&",
+        "x",
+        ".",
+        "self",
+        "ü",
+    ]
+    for _ in range(2000):
+        code = "".join(random.choices(parts, k=random.randint(1, 14)))
+        lines = highlight.highlight(code.split("\n"))
+        assert html.unescape(re.sub(r"</?span[^>]*>", "", "\n".join(lines))) == code
+        assert all(line.count("<span") == line.count("</span>") for line in lines), code
 
 
 def test_lines_are_counted_as_python_counts_them():

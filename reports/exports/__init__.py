@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sgltrace.errors import UsageError
+from sgltrace.insight.observed import Run
 from sgltrace.model import Index
 from sgltrace.reports.exports.graphs import dot, graphml
 from sgltrace.reports.exports.markdown import markdown
 from sgltrace.reports.exports.sarif import sarif
 from sgltrace.reports.exports.tables import csv_table, parquet_table
-from sgltrace.reports.runs import Run
 
 FORMATS: dict[str, tuple[str, str, Callable[[Index, list[Run]], bytes]]] = {
     "sarif": ("sarif", "coupling points as SARIF 2.1.0, for editors and code scanning", lambda i, _: sarif(i)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sgltrace.insight.observed import Run
 from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Index, Place
-from sgltrace.reports.runs import Run
 from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
 from sgltrace.reports.text import visible
 

@@ -7,7 +7,7 @@ import importlib
 import io
 
 from sgltrace.errors import UsageError
-from sgltrace.reports.runs import Run
+from sgltrace.insight.observed import Run
 from sgltrace.reports.text import visible
 
 COLUMNS = (

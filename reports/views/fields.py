@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sgltrace.model import Access, Field
 from sgltrace.reports.context import Context
-from sgltrace.reports.links import page_link
+from sgltrace.reports.links import addresses, page_link
 from sgltrace.reports.text import file_name
 from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
 
@@ -86,12 +86,13 @@ class FieldLine:
 
 def field_addresses(context: Context) -> dict[str, Markup]:
     """The address of each field's section, by ``Class.field``, the class named with and without its module."""
-    found = {}
-    for page in field_pages(context, {}):
-        for section in page.sections:
-            address = page_link(page.file, section.anchor)
-            found[f"{page.cls}.{section.name}"] = address
-            found.setdefault(f"{page.cls.rpartition(':')[2]}.{section.name}", address)
+    found: dict[str, Markup] = {}
+    for cls, files in _pages(context).items():
+        for file, fields in files.items():
+            for field in fields:
+                address = page_link(file, file_name(field.field))
+                found[f"{cls}.{field.field}"] = address
+                found.setdefault(f"{cls.rpartition(':')[2]}.{field.field}", address)
     return found
 
 
@@ -115,16 +116,24 @@ def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLin
 
 def field_pages(context: Context, points: dict[str, list[tuple[Markup, str]]]) -> Iterator[FieldsPage]:
     """The pages of each class. ``points`` gives the coupling points (link, title) that cross through a field."""
+    for cls, files in _pages(context).items():
+        for number, (file, fields) in enumerate(files.items(), 1):
+            sections = [_section(context, field, points) for field in fields]
+            yield FieldsPage(cls, fields[0].role, file, number, list(files), sections)
+
+
+def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
+    """For each class the files of its pages, and the fields on each."""
     by_class: dict[str, list[Field]] = {}
     for field in context.index.fields:
         by_class.setdefault(field.cls, []).append(field)
+    stems = dict(addresses("fields", by_class))
+    pages: dict[str, dict[str, list[Field]]] = {}
     for cls, fields in by_class.items():
-        parts = _parts(fields)
-        stem = "fields/" + file_name(cls.replace(":", "."))
-        files = [f"{stem}{f'-{number}' if number > 1 else ''}.html" for number in range(1, len(parts) + 1)]
-        for number, (file, part) in enumerate(zip(files, parts, strict=True), 1):
-            sections = [_section(context, field, points) for field in part]
-            yield FieldsPage(cls, fields[0].role, file, number, files, sections)
+        stem = stems[cls].removesuffix(".html")
+        parts = enumerate(_parts(fields), 1)
+        pages[cls] = {f"{stem}{f'~{number}' if number > 1 else ''}.html": part for number, part in parts}
+    return pages
 
 
 def _parts(fields: list[Field]) -> list[list[Field]]:

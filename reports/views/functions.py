@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import jinja2
 from markupsafe import Markup
 
-from sgltrace.model import CallEdge, Function
+from sgltrace.model import CallEdge, CallSite, Function, Guard
 from sgltrace.reports.context import Context
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.links import anchor
 from sgltrace.reports.source import Excerpt
 from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
 
+SHOWN_CALLERS = 2
+"""Callers shown on the way to a function."""
 ARROW = Markup(' <span class="arrow" aria-hidden="true">→</span> ')
-
-
-@dataclass(slots=True)
-class Site:
-    """A line at which an edge is taken, and its conditions; ``url`` leads to the line in the caller's page."""
-
-    line: int
-    url: Markup | None
-    guards: list[GuardText]
 
 
 @dataclass(slots=True)
@@ -62,6 +54,16 @@ class Way:
 
 
 @dataclass(slots=True)
+class ShortWay:
+    """How a step gets to the function, in short: the last callers on the way, and on which paths it is the same."""
+
+    paths: list[str]
+    before: int
+    """Calls from the event loop to the first of ``links``."""
+    links: Markup
+
+
+@dataclass(slots=True)
 class FunctionPart:
     """Everything on a function's page."""
 
@@ -74,8 +76,7 @@ class FunctionPart:
     paths: list[str]
     editor: str | None
     forge: str | None
-    ways: list[tuple[str, Markup]]
-    """Path, and the links from the event loop to here."""
+    ways: list[ShortWay]
     excerpt: Excerpt
     callers: Neighbours
     callees: Neighbours
@@ -114,8 +115,7 @@ class ModulePages:
         self._context = context
         self._macros = env.get_template("macros.html").module
         self._links: dict[str, Markup] = {}
-        self._edges: dict[tuple[str, str, str], Markup] = {}
-        self._ways: dict[tuple[str, str], Markup | None] = {}
+        self._conditions: dict[tuple[Guard, ...], Markup] = {}
         self._ran = {(caller, callee): count for run in context.runs for caller, callee, count in run.edges}
         self._points: dict[str, list[tuple[Markup, str, str]]] = {}
         for point in context.index.coupling_points:
@@ -150,10 +150,10 @@ class ModulePages:
             paths=function.paths,
             editor=context.editor.to(function.file, function.line),
             forge=context.links.forge(function.file, function.line),
-            ways=[(path, way) for path in context.paths if (way := self._way(path, function.id)) is not None],
+            ways=self._ways(function.id),
             excerpt=context.reader.function(function.file, function.line, function.end_line),
             callers=_joined(
-                [self._link(edge.caller) + self._edge(edge) for edge in graph.callers.get(function.id, [])]
+                [self._link(edge.caller) + self._lines(edge) for edge in graph.callers.get(function.id, [])]
             ),
             callees=_joined(
                 [
@@ -173,34 +173,42 @@ class ModulePages:
         return self._links[identifier]
 
     def _edge(self, edge: CallEdge) -> Markup:
-        key = (edge.caller, edge.callee, edge.kind)
-        if key not in self._edges:
-            line = self._context.links.line
-            sites = [Site(site.line, line(edge.caller, site.line), guard_texts(site.guards)) for site in edge.sites]
-            self._edges[key] = self._macros.edge(edge, sites, self._ran.get(key[:2], 0))  # type: ignore[attr-defined]
-        return self._edges[key]
+        """What is said of an edge on the caller's page: its marks, and its sites with their conditions."""
+        ran = self._ran.get((edge.caller, edge.callee), 0)
+        marked = edge.virtual or edge.confidence < 1 or ran
+        marks = self._macros.marks(edge, ran) if marked else ""  # type: ignore[attr-defined]
+        page = self._context.links.page(edge.caller) or ""
+        return Markup(marks) + Markup("").join(self._line(page, site) + self._guards(site) for site in edge.sites)
 
-    def _way(self, path: str, target: str) -> Markup | None:
-        """The links to a function: those to its caller on the shortest way, and its own."""
-        key = (path, target)
-        if key not in self._ways:
-            for step in self._down(path, target):
-                caller = self._context.graph.reached_from(path, step)
-                before = self._ways[(path, caller)] if caller else None
-                self._ways[(path, step)] = (before + ARROW if before else Markup()) + self._link(step)
-            self._ways.setdefault(key, None)
-        return self._ways[key]
+    def _lines(self, edge: CallEdge) -> Markup:
+        """What is said of it on the callee's page: the lines, where the conditions can be read."""
+        page = self._context.links.page(edge.caller) or ""
+        return Markup("").join(self._line(page, site) for site in edge.sites)
 
-    def _down(self, path: str, target: str) -> Iterator[str]:
-        """The functions on the way to ``target`` that have no links yet, the event loop's side first."""
-        if not self._context.graph.reaches(path, target):
-            return
-        todo: list[str] = []
-        at: str | None = target
-        while at is not None and (path, at) not in self._ways:
-            todo.append(at)
-            at = self._context.graph.reached_from(path, at)
-        yield from reversed(todo)
+    def _line(self, page: str, site: CallSite) -> Markup:
+        if not page:
+            return Markup(f'<span class="at">{site.line}</span>')
+        return Markup(f'<a class="at" href="{page}#L{site.line}">{site.line}</a>')
+
+    def _guards(self, site: CallSite) -> Markup:
+        key = tuple(site.guards)
+        if key not in self._conditions:
+            self._conditions[key] = self._macros.guards(guard_texts(site.guards))  # type: ignore[attr-defined]
+        return self._conditions[key]
+
+    def _ways(self, target: str) -> list[ShortWay]:
+        graph = self._context.graph
+        ways: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+        for path in self._context.paths:
+            if graph.reaches(path, target):
+                names = [target]
+                while len(names) <= SHOWN_CALLERS and (caller := graph.reached_from(path, names[0])) is not None:
+                    names.insert(0, caller)
+                ways.setdefault((graph.depth(path)[names[0]], tuple(names)), []).append(path)
+        return [
+            ShortWay(paths, before, ARROW.join(self._link(name) for name in names))
+            for (before, names), paths in ways.items()
+        ]
 
 
 def _joined(items: list[Markup]) -> Neighbours:

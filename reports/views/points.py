@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from sgltrace.insight.observed import Observed
 from sgltrace.model import DESIGNS, CouplingPoint, Place
 from sgltrace.reports.context import Context
-from sgltrace.reports.runs import Observed
 from sgltrace.reports.severities import DESIGN_TEXT, severity
 from sgltrace.reports.source import HERE, Excerpt
 from sgltrace.reports.views.common import (

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sgltrace.insight.observed import Observed, Run, Step
 from sgltrace.reports.context import Context
 from sgltrace.reports.links import addresses
-from sgltrace.reports.runs import Observed, Run, Step
 from sgltrace.reports.views.chart import Chart, Series, chart
 from sgltrace.reports.views.common import FunctionLink, function_link
 

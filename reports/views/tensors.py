@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sgltrace.insight.observed import Observed
 from sgltrace.model import PATHS, ContractField, Tensor
 from sgltrace.reports.context import Context
-from sgltrace.reports.runs import Observed
 from sgltrace.reports.views.common import PlaceLink, place_link
 
 
