@@ -163,7 +163,7 @@ def call_function(m: Machine, frame: Frame, ref: Ref, args: list[Value], kwargs:
         m.store.merge([({}, None), *inner.exits])
     value = m.returned(inner)
     if isinstance(value, Unknown) or (value == NONE and inner.returns):
-        typed = m.by_return(function)
+        typed = m.answer(function, first) or m.by_return(function)
         value = value if isinstance(typed, Unknown) else typed
     if key is not None:
         m.memo[key] = value

@@ -95,7 +95,7 @@ class Dim:
     @property
     def is_positive(self) -> bool:
         """Whether it is above zero whatever its symbols are: sizes, counts and configured widths are at least 1."""
-        return bool(self.terms) and all(c > 0 and not _has_some(m) for m, c in self.terms.items())
+        return bool(self.terms) and all(c > 0 and not _may_vanish(m) for m, c in self.terms.items())
 
     def exact_quotient(self, other: Dim) -> Dim | None:
         """``self / other`` where that is a polynomial with whole coefficients, else None."""
@@ -182,7 +182,7 @@ def sum_over(dim: Dim, what: str) -> Dim:
 
 
 def some_of(dim: Dim) -> Dim:
-    """A number that only the values tell: at most ``dim``, perhaps none."""
+    """A number that only the values tell: at least 1, at most ``dim``."""
     if dim == ZERO or (len(dim.terms) == 1 and _is_some(next(iter(dim.terms)))):
         return dim
     return atom(Op("some", (dim,)))
@@ -197,8 +197,8 @@ def times(count: Dim, turns: Dim) -> Dim:
     return count * turns
 
 
-def _has_some(monomial: Monomial) -> bool:
-    return any(isinstance(base, Op) and base.name in ("some", "%") for base, _ in monomial)
+def _may_vanish(monomial: Monomial) -> bool:
+    return any(isinstance(base, Op) and base.name in ("%", "//") for base, _ in monomial)
 
 
 def _is_some(monomial: Monomial) -> bool:

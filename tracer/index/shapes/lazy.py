@@ -38,6 +38,10 @@ def first_value(m: Machine, obj: Obj, name: str) -> Value:
             return m.batch  # the running batch is the only one that there is
     if obj.lazy:
         value = _assigned(m, obj, name)
+        if value == NONE:
+            declared = m.declared(obj, name)
+            if isinstance(declared, Obj) and declared.cls in m.preferred:
+                return declared  # what makes it was not understood, but the path has it
         if value is not None and not isinstance(value, Unknown):
             if isinstance(value, Obj) and value.owner is None:
                 value.owner = obj

@@ -70,6 +70,8 @@ class Machine(Types):
         self.path = path
         self.vocabulary: ShapeVocabulary = shape_vocabulary()
         self.last_layer = self.world.role_class(self.vocabulary.model.last_layer)
+        names = roles()["server_args"].classes
+        self.options_class = next((cls for name in names for cls in program.find_classes(name)), None)
         self.store = Store()
         self.records = Records()
         self.stages = stages
@@ -81,6 +83,8 @@ class Machine(Types):
         self.frames: dict[FunctionInfo, Frame] = {}
         """Of each function that was run, the frame of its last call."""
         self.each_symbols: set[str] = set()
+        self.in_model = False
+        """Whether the last layer of a model is run: its variables are nothing that a step hands on."""
         self.memo: dict[MemoKey, Value] = {}
         self.being_asked: set[Key] = set()
         self.questions: list[tuple[int, int]] = []
@@ -109,9 +113,11 @@ class Machine(Types):
         return self.stack.count(function) < 2
 
     def runs_in_step(self, function: FunctionInfo) -> bool:
-        """Whether a function runs at all while the scheduler turns, by the call graph."""
+        """Whether a function runs while the scheduler turns, and not only before, by the call graph."""
         phases = self.world.program.phases
-        return any(phases.runs(function, self.path, phase) for phase in PHASES[2:])
+        if any(phases.runs(function, path, phase) for path in (self.path, "any") for phase in PHASES[2:]):
+            return True
+        return not any(phases.runs(function, "any", phase) for phase in PHASES[:2])
 
     def is_idle_work(self, function: FunctionInfo, args: list[Value]) -> bool:
         """Whether a call whose result nobody uses leaves nothing behind that shapes depend on."""
@@ -300,7 +306,7 @@ class Machine(Types):
     def assign_name(self, frame: Frame, name: str, value: Value, line: int = 0) -> None:
         """``name = value``"""
         self.store.set((frame.number, name), value)
-        if isinstance(value, Tensor) and line and not frame.lazy:
+        if isinstance(value, Tensor) and line and not frame.lazy and not self.in_model:
             self._order += 1
             place = frame.place(line)
             self.records.locals.append(LocalWrite(self._order, self.stages.now, place, name, value))

@@ -56,5 +56,7 @@ def run(m: Machine, frame: Frame, model: Value, args: list[Value], kwargs: dict[
     m.store.put((head.number, "weight"), Tensor((vocab, hidden), "model dtype", place))
     values: dict[str, Value] = {"input_ids": tokens, "hidden_states": states, "lm_head": head, "batch": batch}
     given: list[Value] = [values.get(name, Const(None)) for name in m.vocabulary.model.arguments]
+    m.in_model, outer = True, m.in_model
     result = calls.method(m, frame, layer, "forward", given, {}, line)
+    m.in_model = outer
     return result if result is not None else Unknown("the model's last layer has no forward")

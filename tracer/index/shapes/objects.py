@@ -156,7 +156,9 @@ def _of_class(m: Machine, frame: Frame, ref: Ref, name: str) -> Value:
         return m.function_ref(method, ref if method.kind == "classmethod" else None)
     found = m.world.class_value(cls, name)
     if found is None:
-        return Unknown(f"{cls.name}.{name}")
+        # A registry that stands for an enum gets its members while the program runs.
+        registered = cls.name in m.vocabulary.members and name.isupper()
+        return Member(cls, name) if registered else Unknown(f"{cls.name}.{name}")
     owner, expression = found
     if m.world.is_enum(cls):
         return Member(cls, name)

@@ -25,6 +25,7 @@ from sgltrace.index.shapes.values import (
     number,
 )
 from sgltrace.index.shapes.vocabulary import Seed, SeededTensor
+from sgltrace.index.vocabulary import roles as role_names
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo
@@ -43,6 +44,8 @@ class Types:
     vocabulary: ShapeVocabulary
     path: str
     each_symbols: set[str]
+    options_class: ClassInfo | None
+    """The class of the server's arguments."""
     preferred: list[ClassInfo]
     """The classes that the path's step is made of: where a declared type leaves several, one of these is meant."""
 
@@ -105,10 +108,15 @@ class Types:
         if name in self.vocabulary.config:
             return self.configured(name, obj)
         if role == "server_args" and obj.cls is not None:
-            default = self.world.class_value(obj.cls, name)
-            written = default[1].value if default is not None and isinstance(default[1], s.Const) else ""
-            if isinstance(written, bool) or (written is None and name.startswith("enable_")):
-                return Const(bool(written))
+            return self.option(obj.cls, name)
+        return None
+
+    def option(self, cls: ClassInfo, name: str) -> Value | None:
+        """The default of an option that is on or off."""
+        default = self.world.class_value(cls, name)
+        written = default[1].value if default is not None and isinstance(default[1], s.Const) else ""
+        if isinstance(written, bool) or (written is None and name.startswith("enable_")):
+            return Const(bool(written))
         return None
 
     def fixed(self, name: str) -> Value | None:
@@ -161,6 +169,10 @@ class Types:
             fixed = self.fixed(name)
             if fixed is not None:
                 return fixed
+            # Options are handed around in other objects too, under the same names.
+            option = self.option(self.options_class, name) if self.options_class is not None else None
+            if option is not None:
+                return option
             return base if isinstance(base, Unknown) else Unknown(f"{name} of a value that is not followed")
         if isinstance(base, Obj) and known in self.vocabulary.draft_config and self.is_draft_model(base):
             known = self.vocabulary.draft_config[known]
@@ -195,9 +207,17 @@ class Types:
     def assumed(self, value: Value) -> Value:
         """A member of an enum, as the one that the vocabulary takes it to be."""
         for part in alternatives(value):
-            if isinstance(part, Member) and part.cls.name in self.vocabulary.members:
+            if isinstance(part, Member | Obj) and part.cls and part.cls.name in self.vocabulary.members:
                 return Member(part.cls, self.vocabulary.members[part.cls.name])
         return value
+
+    def answer(self, function: FunctionInfo, first: Value | None) -> Value | None:
+        """What a predicate of the assumed algorithm says, where its code does not tell."""
+        if not isinstance(first, Member) or first.cls.name not in self.vocabulary.members:
+            return None
+        known = role_names().known.get(self.path, {})
+        found = [value for name, value in known.items() if name.endswith(f".{function.name}")]
+        return Const(found[0]) if found else None
 
     # --- annotations ---
 
@@ -221,8 +241,10 @@ class Types:
         cls = self.on_path(classes)
         if cls is not None:
             member = self.vocabulary.members.get(cls.name)
+            if member is not None:
+                return Member(cls, member)
             if self.world.is_enum(cls):
-                return Member(cls, member) if member is not None else Unknown(f"a {cls.name}")
+                return Unknown(f"a {cls.name}")
             if self.is_opaque(cls):
                 return Obj(None, name, "config", owner=owner)
             label = f"{owner.name}.{name}" if owner is not None and owner.name else name
