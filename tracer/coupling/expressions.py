@@ -69,6 +69,7 @@ class ExpressionScanner:
         self._scope = PROCESS
         self._via = 0
         self._path: str | None = None
+        self._loops = 0
 
     # --- conditions -------------------------------------------------------------------------------------
 
@@ -156,11 +157,11 @@ class ExpressionScanner:
 
     def _call(self, node: s.Call, line: int) -> None:
         func = node.func
-        name, owner = last_name(func) or "", ""
+        name, owner, cls = last_name(func) or "", "", None
         match func:
             case s.Attr(value=value, attr=attr):
                 owner = last_name(value) or ""
-                self.facts.call_classes[id(node)] = self._class_of(value)
+                cls = self._class_of(value)
                 changed = value.value if isinstance(value, s.Sub) else value
                 if attr in IN_PLACE and isinstance(changed, s.Attr):
                     self._access(changed, line, "in-place", True, node.args[0].value if node.args else None)
@@ -173,7 +174,19 @@ class ExpressionScanner:
             case _:
                 self._expression(func, line)
         self.facts.calls.append(
-            Call(self._function, name, owner, line, node, self._regime, self._scope, self._via, self._path)
+            Call(
+                self._function,
+                name,
+                owner,
+                line,
+                node,
+                self._regime,
+                self._scope,
+                self._via,
+                self._path,
+                cls,
+                self._loops,
+            )
         )
         made = name if name[:1].isupper() else None
         if isinstance(func, s.Name) and func.id == self._first:

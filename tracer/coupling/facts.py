@@ -62,6 +62,10 @@ class Call:
     scope: str
     via: int
     path: str | None
+    cls: str | None = None
+    """The class of the object that it is made on, where it is known."""
+    loops: int = 0
+    """In how many loops it stands."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +116,6 @@ class Facts:
     mentions: list[Mention] = field(default_factory=list)
     strides: list[Stride] = field(default_factory=list)
     local: dict[str, s.Expr] = field(default_factory=dict)
-    call_classes: dict[int, str | None] = field(default_factory=dict)
     returns: list[tuple[int, s.Expr, str | None]] = field(default_factory=list)
     augmented: list[tuple[int, str, s.Expr]] = field(default_factory=list)
     """``name += value`` of local names: line, name, value."""

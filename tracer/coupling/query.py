@@ -73,13 +73,10 @@ def step_reads(
 
 def calls_on(universe: Universe, owners: Iterable[str], names: Iterable[str] | None = None) -> Iterator[Call]:
     """Calls of methods of what a field holds."""
-    wanted = frozenset(owners)
-    method = None if names is None else frozenset(names)
-    for name in sorted(universe.calls):
-        if method is not None and name not in method:
-            continue
-        for call in universe.calls[name]:
-            if call.owner in wanted:
+    wanted = None if names is None else frozenset(names)
+    for owner in sorted(frozenset(owners)):
+        for call in universe.calls_on.get(owner, ()):
+            if wanted is None or call.name in wanted:
                 yield call
 
 
@@ -90,6 +87,21 @@ def targets(universe: Universe, call: Call) -> list[Fn]:
         for callee in sorted(universe.callees.get(call.function, ()))
         if universe.fns[callee].name == call.name
     ]
+
+
+def by_regime(universe: Universe, calls: Iterable[Call]) -> list[Call]:
+    """The calls, each at the place where a regime is chosen: a function that both regimes run hands on its callers'."""
+    out = []
+    for call in calls:
+        fn = universe.fn(call)
+        if call.regime is None and fn.side == SCHEDULER:
+            above = [c for c in universe.calls.get(fn.name, ()) if fn.id in universe.callees.get(c.function, ())]
+            chosen = [c for c in above if c.regime is not None or universe.fn(c).side == WORKER]
+            if chosen:
+                out += chosen
+                continue
+        out.append(call)
+    return out
 
 
 def callers(universe: Universe, fn: Fn, depth: int = 1) -> list[Fn]:

@@ -61,10 +61,14 @@ class _StatementScanner(ExpressionScanner):
             case s.For(target=target, iter=iter_, body=body, orelse=orelse, line=line):
                 self._expression(iter_, line)
                 self._loop_target(target, iter_)
+                self._loops += 1
                 self.block(body)
+                self._loops -= 1
                 self.block(orelse)
             case s.While(test=test, body=body, orelse=orelse, line=line):
+                self._loops += 1
                 self._branch(test, body, orelse, line)
+                self._loops -= 1
             case s.With(items=items, body=body, line=line):
                 for item in items:
                     self._expression(item.value, line)

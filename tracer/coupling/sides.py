@@ -13,6 +13,10 @@ from sgltrace.coupling.slices import Graph
 from sgltrace.index import syntax as s
 
 STEP, START, ADMISSION = "every step", "process start", "request admission"
+SPECULATIVE = frozenset(
+    ["spec_worker", "draft_worker", "spec_input", "draft_input", "draft_extend_input", "verify_input", "verify_output"]
+)
+"""The roles of classes that have no objects in a plain server."""
 
 
 def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
@@ -33,11 +37,13 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
     scheduler = {
         p: calls.reach([f for f, paths in loops.items() if p in paths], SPEC, p, outside, lasting) for p in made.paths
     }
-    plain = calls.reach(loops, PLAIN, None, outside, lasting)
-    target = calls.reach(entries["target"], PLAIN, None, handlers, lasting)
-    target_spec = calls.reach(entries["target"], SPEC, None, handlers, lasting)
-    worker = {p: calls.reach(entries[p], SPEC, p, handlers, lasting) for p in made.paths}
-    others = calls.reach(entries["others"], SPEC, None, handlers, lasting)
+    absent = lasting | frozenset(f.id for f in made.fns.values() if made.role(f.cls) in SPECULATIVE)
+    plain = calls.reach(loops, PLAIN, None, outside, absent)
+    above = lasting | frozenset(loops) | _run_batches(made, stop)
+    target = calls.reach(entries["target"], PLAIN, None, handlers, absent | above)
+    target_spec = calls.reach(entries["target"], SPEC, None, handlers, above)
+    worker = {p: calls.reach(entries[p], SPEC, p, handlers, above) for p in made.paths}
+    others = calls.reach(entries["others"], SPEC, None, handlers, above)
     start = calls.reach(roots, SPEC, None, frozenset(loops))
     admission = calls.reach(handlers & set(made.facts), SPEC)
     args = words.names("config_gate", "args_classes")
@@ -55,6 +61,8 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
         fn.phases = frozenset(phases)
         fn.side = _side(fn.id, plain, target, bool(paths) or fn.id in others or shared)
         fn.in_worker = any(fn.id in reached for reached in worker.values())
+        if fn.side == u.SCHEDULER and not paths and fn.id not in loops:
+            _mark_plain(made, fn.id)
         fn.other = fn.side == u.WORKER and not paths and not shared
     for role, ids in entries.items():
         for entry in ids:
@@ -63,6 +71,20 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
             made.fns[entry].in_worker |= role in ("v1", "v2")
             if role in ("v1", "v2"):
                 made.fns[entry].paths = frozenset({role})
+
+
+def _run_batches(made: u.Universe, entries: frozenset[str]) -> frozenset[str]:
+    """The scheduler's functions that hand a batch to a worker: nothing below a worker calls them."""
+    callers = {caller for entry in entries for caller in made.callers.get(entry, ())}
+    return frozenset(c for c in callers if made.fns[c].cls in made.scheduler_classes)
+
+
+def _mark_plain(made: u.Universe, function: str) -> None:
+    """What only a plain step runs is plain, whatever its own conditions leave open."""
+    facts = made.facts[function]
+    for items in (facts.accesses, facts.calls, facts.mentions, facts.refusals):
+        for item in items:
+            item.regime = item.regime or PLAIN
 
 
 def _event_loops(made: u.Universe, calls: Graph) -> dict[str, frozenset[str]]:

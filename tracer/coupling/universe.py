@@ -78,14 +78,14 @@ class Universe:
     writes: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
     calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    calls_on: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    """Calls of methods, by the last name of the expression that holds the object."""
     mentions: dict[str, list[Mention]] = field(default_factory=lambda: defaultdict(list))
     branches: list[Branch] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     strides: list[Stride] = field(default_factory=list)
     paths: frozenset[str] = frozenset({"v1", "v2"})
     """The paths that the tree has."""
-    call_classes: dict[int, str | None] = field(default_factory=dict)
-    """The class of the object that a call is made on, by the call's identity."""
     entries: frozenset[str] = frozenset()
     """The methods by which a worker is handed a batch to run."""
     generators: frozenset[str] = frozenset()
@@ -114,7 +114,8 @@ class Universe:
             (self.writes if access.write else self.reads)[access.field].append(access)
         for call in found.calls:
             self.calls[call.name].append(call)
-        self.call_classes.update(found.call_classes)
+            if call.owner:
+                self.calls_on[call.owner].append(call)
         for mention in found.mentions:
             self.mentions[mention.name].append(mention)
         self.branches += found.branches

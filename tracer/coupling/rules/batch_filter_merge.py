@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, held_by, paths_of, targets
+from sgltrace.coupling.query import call_line, callers, calls_on, held_by, paths_of, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import writes_of
@@ -28,16 +28,13 @@ class BatchFilterMerge(Rule):
         filters: list[tuple[Call, Fn]] = []
         merges: list[tuple[Call, Fn]] = []
         infos = universe.vocabulary.spec.info_fields
-        for calls in list(universe.calls.values()):
-            for call in calls:
-                if call.owner not in infos or universe.fn(call).side != SCHEDULER:
-                    continue
-                for callee in targets(universe, call):
-                    shape = _row_work(universe, callee, fields)
-                    if shape == "filter":
-                        filters.append((call, callee))
-                    elif shape == "merge":
-                        merges.append((call, callee))
+        for call in calls_on(universe, infos):
+            for callee in targets(universe, call) if universe.fn(call).side == SCHEDULER else ():
+                shape = _row_work(universe, callee, fields)
+                if shape == "filter":
+                    filters.append((call, callee))
+                elif shape == "merge":
+                    merges.append((call, callee))
         if filters:
             yield from self._filtered(universe, filters, fields)
         if merges:
@@ -123,11 +120,7 @@ class BatchFilterMerge(Rule):
             if fn.side != WORKER or not fn.per_step:
                 continue
             asks = [
-                c
-                for c in facts.calls
-                if universe.role(_class_of_owner(universe, fn, c)) == "request"
-                and not c.node.args
-                and c.name != "update"
+                c for c in facts.calls if universe.role(c.cls) == "request" and not c.node.args and c.name != "update"
             ]
             made = [a for a in facts.accesses if a.how == "keyword" and a.cls in inputs and isinstance(a.value, s.Sub)]
             if asks and made:
@@ -212,7 +205,3 @@ def _told(universe: Universe, functions: list[str]) -> list[Site]:
             if flags and universe.fn(call).side == SCHEDULER and function in universe.callees.get(call.function, ()):
                 out.append(site(call, f"says {flags[0].name}=True", 5))
     return out
-
-
-def _class_of_owner(universe: Universe, fn: Fn, call: Call) -> str | None:
-    return universe.call_classes.get(id(call.node))

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, targets
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.universe import TARGET, WORKER, Fn, Universe
+from sgltrace.coupling.rules.graphs import Graphs
+from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
@@ -18,19 +20,27 @@ class CudaGraph(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The target's graphs, their buffers, their re-capture, and the draft's own graphs."""
-        runners = universe.of_class("cuda_graph")
-        draft = {fn.id for fn in runners if _of_draft(universe, fn)}
-        target = [fn for fn in runners if fn.id not in draft]
-        yield from self._target(universe, target)
-        yield from self._buffers(universe, target)
-        yield from self._recapture(universe, target)
-        yield from self._drafts(universe, [fn for fn in runners if fn.id in draft])
+        graphs = Graphs(universe)
+        yield from self._target(universe, graphs)
+        yield from self._buffers(universe, graphs)
+        yield from self._recapture(universe, graphs)
+        yield from self._drafts(universe, graphs)
         yield from self._sizes(universe)
 
-    def _target(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _target(self, universe: Universe, graphs: Graphs) -> Iterator[Finding]:
+        runners = graphs.target
         ids = {fn.id for fn in runners}
-        names = universe.fields("cuda_graph", "mode") | universe.fields("cuda_graph", "width")
-        bound = [a for a in universe.written(names) if a.function in ids and a.regime == "spec"]
+        widths = universe.fields("cuda_graph", "width")
+        names = universe.fields("cuda_graph", "mode") | widths
+        bound = [
+            a
+            for a in universe.written(names)
+            if a.function in ids
+            and (
+                a.regime == "spec"
+                or (a.field in widths and mentions_width(universe, a.value, universe.facts[a.function]))
+            )
+        ]
         if not bound:
             return
         reads = [a for a in universe.read(names) if a.function in ids]
@@ -38,15 +48,15 @@ class CudaGraph(Rule):
         producers = sites(bound, writes_of, 7)
         for fn in runners:
             producers += [s for s in decides(universe, fn.id, lines) if s.line in {a.via for a in bound}]
-        captures = [a for a in reads if _captures(universe, universe.fn(a))]
+        captures = [a for a in reads if graphs.captures(universe.fn(a))]
         producers += sites(captures, reads_of, 4)
-        replays = [a for a in reads if universe.fn(a).per_step and not _captures(universe, universe.fn(a))]
+        replays = [a for a in reads if universe.fn(a).per_step and not graphs.captures(universe.fn(a))]
         consumers = sites(replays, reads_of, 6)
-        users = self._users(universe, ids)
+        users = graphs.users(runners)
         consumers += [of(fn, "asks whether a graph can run, and replays it", 5, line) for fn, line in users]
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
         producers += [
-            of(c, "makes the one runner of the target's graphs", 5) for c in makers if not _of_draft(universe, c)
+            of(c, "makes the one runner of the target's graphs", 5) for c in makers if not graphs.of_draft(c.cls)
         ]
         sized = [fn for fn in universe.fns.values() if fn.id in universe.facts and _asked_for_sizes(universe, fn, ids)]
         producers += [of(fn, "says for which batch sizes graphs are captured", 3) for fn in sized]
@@ -84,21 +94,8 @@ class CudaGraph(Rule):
             weight=9,
         )
 
-    @staticmethod
-    def _users(universe: Universe, ids: set[str]) -> list[tuple[Fn, int]]:
-        """Functions of the model runner and of the workers that ask a runner and replay."""
-        names = universe.vocabulary.names("cuda_graph", "runners")
-        out: dict[str, tuple[Fn, int]] = {}
-        for found in universe.calls.values():
-            for call in found:
-                fn = universe.fn(call)
-                if call.owner not in names or fn.id in ids or not fn.per_step or fn.side not in (TARGET, WORKER):
-                    continue
-                if any(t.id in ids for t in targets(universe, call)):
-                    out.setdefault(fn.id, (fn, call.line))
-        return [out[k] for k in sorted(out)]
-
-    def _buffers(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _buffers(self, universe: Universe, graphs: Graphs) -> Iterator[Finding]:
+        runners = graphs.target
         ids = {fn.id for fn in runners}
         sizes = universe.fields("cuda_graph", "sizes")
         sized = [a for a in universe.written(sizes) if a.function in ids and a.how == "assign"]
@@ -113,7 +110,7 @@ class CudaGraph(Rule):
             kind=self.kind,
             title="Graph buffers are sized for the draft's width",
             producers=sites(sized, writes_of, 5) + [of(fn, "makes the graph's input buffers", 5) for fn in makers],
-            consumers=sites([a for a in readers if _captures(universe, universe.fn(a))], reads_of, 5)
+            consumers=sites([a for a in readers if graphs.captures(universe.fn(a))], reads_of, 5)
             + sites(readers, reads_of, 2),
             binding_time="process start",
             why="Buffers hold max_bs times the draft's width; one token a request needs less.",
@@ -122,8 +119,9 @@ class CudaGraph(Rule):
             formula="inputs: max_bs * num_draft_tokens; logits: (max_bs * num_draft_tokens, vocabulary)",
         )
 
-    def _recapture(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _recapture(self, universe: Universe, graphs: Graphs) -> Iterator[Finding]:
         """A runner's step function that changes the captured hidden mode and captures again."""
+        runners = graphs.target
         fields = universe.fields("hidden_capture")
         ids = {fn.id for fn in runners}
         for fn in runners:
@@ -134,9 +132,9 @@ class CudaGraph(Rule):
             again = [
                 c
                 for c in facts.calls
-                if c.owner == "self" and any(t.id in ids and _captures(universe, t) for t in targets(universe, c))
+                if c.owner == "self" and any(t.id in ids and graphs.captures(t) for t in targets(universe, c))
             ]
-            if not changed or not again or _captures(universe, fn):
+            if not changed or not again or graphs.captures(fn):
                 continue
             asked = [a for a in facts.accesses if not a.write and a.field in fields]
             captured = [a for a in universe.written(fields) if a.function in ids and a.function != fn.id]
@@ -165,7 +163,8 @@ class CudaGraph(Rule):
             )
             return
 
-    def _drafts(self, universe: Universe, runners: list[Fn]) -> Iterator[Finding]:
+    def _drafts(self, universe: Universe, graphs: Graphs) -> Iterator[Finding]:
+        runners = graphs.draft
         ids = {fn.id for fn in runners}
         widths = (
             universe.fields("cuda_graph", "width")
@@ -176,7 +175,7 @@ class CudaGraph(Rule):
         if not bound:
             return
         reads = [a for a in universe.read(widths) if a.function in ids and universe.fn(a).per_step]
-        users = self._users(universe, ids)
+        users = graphs.users(runners)
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
         reason = (
             "the draft's own graphs take topk, or num_draft_tokens, tokens a request: a one-token extend "
@@ -233,47 +232,6 @@ class CudaGraph(Rule):
             condition="CUDA graph enabled",
             weight=2,
         )
-
-
-def _of_draft(universe: Universe, fn: Fn) -> bool:
-    """Whether a graph runner is a draft's: its constructor takes a speculative or draft worker."""
-    key = fn.cls or ""
-    known = _DRAFT.get((id(universe), key))
-    if known is None:
-        known = False
-        for init in universe.fns.values():
-            if init.cls == fn.cls and init.name == "__init__":
-                made_by = {universe.role(c.cls) for c in callers(universe, init)}
-                known |= bool(made_by & {"spec_worker", "draft_worker"}) and "model_runner" not in made_by
-        if not known:
-            known = any(_of_draft_name(universe, b) for b in universe.bases.get(key, ()))
-        _DRAFT[id(universe), key] = known
-    return known
-
-
-_CAPTURE: dict[tuple[int, str], set[str]] = {}
-_DRAFT: dict[tuple[int, str], bool] = {}
-
-
-def _of_draft_name(universe: Universe, cls: str) -> bool:
-    return any(f.cls == cls and f.name == "__init__" and _of_draft(universe, f) for f in universe.fns.values())
-
-
-def _captures(universe: Universe, fn: Fn) -> bool:
-    """Whether a runner's function runs when it captures: its constructor reaches it through its own methods."""
-    closure = _CAPTURE.get((id(universe), fn.cls or ""))
-    if closure is None:
-        lineage = universe.lineage(fn.cls)
-        own = {f.id for f in universe.fns.values() if f.cls in lineage}
-        todo = [f for f in sorted(own) if universe.fns[f].name == "__init__"]
-        closure = set(todo)
-        while todo:
-            for callee in sorted(universe.callees.get(todo.pop(), ())):
-                if callee in own and callee not in closure:
-                    closure.add(callee)
-                    todo.append(callee)
-        _CAPTURE[id(universe), fn.cls or ""] = closure
-    return fn.id in closure
 
 
 def _fills(fn: Fn) -> bool:

@@ -27,7 +27,7 @@ class DraftKv(Rule):
         for call in forward:
             facts = universe.facts[call.function]
             makes = any(a.write and a.field in state and a.how != "keyword" for a in facts.accesses)
-            (fills if makes else drafts).append(call)
+            (fills if makes and not call.loops else drafts).append(call)
         modes = {
             m.function
             for name in universe.vocabulary.spec.spec_modes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
-from sgltrace.coupling.query import spec_writes, step_reads, targets
+from sgltrace.coupling.query import by_regime, calls_on, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -20,23 +20,21 @@ class Grammar(Rule):
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who advances the grammar, then who makes and clears the mask, then how overlap gives way to it."""
         names = universe.fields("sampling", "grammar")
-        calls = [
+        moved = [
             c
-            for found in universe.calls.values()
-            for c in found
-            if c.owner == "grammar"
-            and c.node.args
-            and universe.fn(c).per_step
-            and universe.fn(c).side in (SCHEDULER, WORKER)
+            for c in calls_on(universe, universe.fields("sampling", "grammar_object"))
+            if c.node.args and universe.fn(c).per_step and universe.fn(c).side in (SCHEDULER, WORKER)
         ]
         undone = {
             c.function
             for name in universe.vocabulary.names("sampling", "grammar_undo")
             for c in universe.calls.get(name, ())
         }
+        calls = by_regime(universe, moved)
         worker = [c for c in calls if universe.fn(c).side == WORKER and c.function not in undone]
         scheduler = [c for c in calls if universe.fn(c).side == SCHEDULER and c.regime is not None]
-        owners = [c for c in worker if any(x.name == c.name for x in scheduler)]
+        shared = {c.name for c in (*moved, *scheduler) if universe.fn(c).side == SCHEDULER}
+        owners = [c for c in worker if c.name in shared]
         reads = step_reads(universe, names, (SCHEDULER, WORKER))
         if owners or scheduler:
             reason = (
@@ -80,7 +78,7 @@ class Grammar(Rule):
             c
             for found in universe.calls.values()
             for c in found
-            if universe.fn(c).side == WORKER and c.owner == "" and _walks_grammar(universe, c)
+            if c.owner == "" and universe.fn(c).side == WORKER and _walks_grammar(universe, c)
         ]
         plain = [a for a in step_reads(universe, names, (TARGET, SCHEDULER)) if a.field in ("vocab_mask", "grammars")]
         if not (writes or makers) or not plain:

@@ -59,12 +59,12 @@ class HiddenCapture(Rule):
         aux = [a for a in at_start if a.regime == "spec"]
         layers = [
             c
-            for found in universe.calls.values()
-            for c in found
+            for setter in sorted({a.function for a in universe.written(fields)})
+            for c in universe.calls.get(universe.fns[setter].name, ())
             if c.regime == "spec"
+            and setter in universe.callees.get(c.function, ())
             and universe.fn(c).at_start
             and not universe.fn(c).per_step
-            and any(a.write and a.field in fields for t in targets(universe, c) for a in universe.facts[t.id].accesses)
         ]
         if aux:
             yield Finding(

@@ -25,7 +25,7 @@ def allocating(universe: Universe) -> dict[str, int]:
             if call.owner in owners:
                 found[call.function] = 0
     level = sorted(found)
-    for distance in (1, 2):
+    for distance in (1, 2, 3):
         level = sorted({c for f in level for c in universe.callers.get(f, ()) if c not in found})
         found.update(dict.fromkeys(level, distance))
     return found
@@ -93,11 +93,8 @@ class KvAlloc(Rule):
 
     def _before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the scheduler reserves for speculation before it hands the batch over."""
-        found = [
-            universe.fns[f]
-            for f in sorted(distance)
-            if f in universe.fns and universe.fns[f].side == WORKER and _called_by_scheduler(universe, universe.fns[f])
-        ]
+        chain = [f for f in sorted(distance) if _before_the_worker(universe.fns[f])]
+        found = [universe.fns[f] for f in chain if _reserves(universe, f)]
         if not found:
             return
         lengths = universe.fields("kv_bookkeeping", "lengths")
@@ -107,10 +104,11 @@ class KvAlloc(Rule):
             facts = universe.facts[fn.id]
             producers += [of(fn, "reserves slots for speculation", 6)]
             producers += sites([a for a in facts.accesses if a.write and a.field in lengths], writes_of, 6)
-            consumers += sites([a for a in facts.accesses if not a.write and a.field in lengths], reads_of, 5)
+            near = [a for f in (fn.id, *universe.callees.get(fn.id, ())) for a in universe.facts[f].accesses]
+            consumers += sites([a for a in near if not a.write and a.field in lengths], reads_of, 5)
             for caller in callers(universe, fn):
-                if caller.side == SCHEDULER:
-                    producers.append(of(caller, "has the draft state reserve them", 6, call_line(universe, caller, fn)))
+                if caller.side == SCHEDULER or (caller.id in chain and caller not in found):
+                    producers.append(of(caller, "has speculation reserve them", 6, call_line(universe, caller, fn)))
             producers += _widths_behind(universe, fn)
         table = universe.fields("kv_alloc", "table")
         slots = universe.fields("kv_alloc", "slots")
@@ -119,7 +117,7 @@ class KvAlloc(Rule):
         consumers += [
             of(universe.fns[f], "reserves a plain step's slots over what is already reserved", 4)
             for f in sorted(distance)
-            if f in universe.fns and universe.fns[f].side == SCHEDULER and distance[f] <= 1
+            if universe.fns[f].side == SCHEDULER and distance[f] <= 1
         ]
         consumers = [c for c in consumers if universe.fns[c.function] not in found or c.weight >= 5]
         reason = (
@@ -153,9 +151,7 @@ class KvAlloc(Rule):
         found = [
             universe.fns[f]
             for f in sorted(distance)
-            if f in universe.fns
-            and universe.fns[f].side == WORKER
-            and not _called_by_scheduler(universe, universe.fns[f])
+            if universe.fns[f].side == WORKER and universe.fns[f].in_worker and distance[f] <= 2
         ]
         slots = universe.fields("kv_alloc", "slots")
         users = [f for f in found if any(a.field in slots for a in universe.facts[f.id].accesses)]
@@ -201,8 +197,15 @@ def _allocates(universe: Universe, fn: Fn) -> bool:
     return fn.id in allocating(universe)
 
 
-def _called_by_scheduler(universe: Universe, fn: Fn) -> bool:
-    return any(c in universe.fns and universe.fns[c].side == SCHEDULER for c in universe.callers.get(fn.id, ()))
+def _before_the_worker(fn: Fn) -> bool:
+    return fn.side == WORKER and not fn.in_worker and not fn.other
+
+
+def _reserves(universe: Universe, function: str) -> bool:
+    """Whether a function works out what to reserve, or notes it: it, or one that it calls, touches the KV lengths."""
+    lengths = universe.fields("kv_bookkeeping", "lengths")
+    own = (function, *universe.callees.get(function, ()))
+    return any(a.field in lengths for f in own for a in universe.facts[f].accesses)
 
 
 def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:

@@ -63,10 +63,9 @@ class PrefixCache(Rule):
         }
         ends = [
             c
-            for found in universe.calls.values()
-            for c in found
-            if c.function in classes
-            and any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
+            for function in sorted(classes)
+            for c in universe.facts[function].calls
+            if any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
         ]
         direct = [a for a in universe.read(lengths) if a.function in classes]
         spec = [

@@ -190,9 +190,7 @@ class ResultFormat(Rule):
             facts = universe.facts[function]
             producers += [site(a, writes_of(a), 4) for a in facts.accesses if a.write and a.cls in request]
             producers += [
-                site(c, f"calls {c.name} of the request", 4)
-                for c in facts.calls
-                if universe.role(universe.call_classes.get(id(c.node))) == "request"
+                site(c, f"calls {c.name} of the request", 4) for c in facts.calls if universe.role(c.cls) == "request"
             ]
         results = [
             a

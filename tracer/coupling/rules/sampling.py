@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import paths_of, step_reads, targets
+from sgltrace.coupling.query import by_regime, calls_on, paths_of, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of
@@ -24,19 +24,17 @@ class Sampling(Rule):
 
     def _penalties(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("sampling", "penalties")
-        fed: list[Call] = []
-        for calls in list(universe.calls.values()):
-            fed += [
-                c
-                for c in calls
-                if c.owner in names
-                and c.node.args
-                and universe.fn(c).per_step
-                and universe.fn(c).side in (SCHEDULER, WORKER)
-                and _takes_tokens(universe, c)
-            ]
-        spec = [c for c in fed if universe.fn(c).side == WORKER or c.regime == "spec"]
-        plain = [c for c in fed if c.regime == "plain"]
+        fed = [
+            c
+            for c in calls_on(universe, names)
+            if c.node.args
+            and universe.fn(c).per_step
+            and universe.fn(c).side in (SCHEDULER, WORKER)
+            and _takes_tokens(universe, c)
+        ]
+        chosen = by_regime(universe, fed)
+        spec = [c for c in chosen if universe.fn(c).side == WORKER or c.regime == "spec"]
+        plain = [c for c in chosen if c.regime == "plain"]
         if not plain:
             return
         inner = {callee.id: callee for c in fed for callee in targets(universe, c)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, Finding, of, site
-from sgltrace.coupling.query import call_line, callers, targets
+from sgltrace.coupling.query import call_line, callers, calls_on, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 
@@ -33,11 +33,9 @@ class TpAgreement(Rule):
         spec = [c for c in calls if universe.fn(c).side == WORKER]
         runs = [
             c
-            for found in universe.calls.values()
-            for c in found
+            for c in calls_on(universe, universe.fields("worker_dispatch", "workers"))
             if universe.fn(c).side == SCHEDULER
             and universe.fn(c).per_step
-            and c.owner in universe.fields("worker_dispatch", "workers")
             and any(t.id in universe.entries for t in targets(universe, c))
         ]
         entries = [universe.fns[e] for e in sorted(universe.entries) if universe.fns[e].side == WORKER]
