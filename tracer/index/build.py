@@ -39,7 +39,10 @@ class IndexOptions:
 
 def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Program:
     """Resolve the program from its entry points. Raises InputError where the tree has no speculative worker."""
-    with Facts(tree, options.cache_dir, options.jobs) as facts, no_collection():
+    def outlined(module: str) -> bool:
+        return roles().is_outlined(module) and not _below(module, options.whole)
+
+    with Facts(tree, options.cache_dir, options.jobs, outlined) as facts, no_collection():
         progress.stage("Resolving calls")
         engine = Engine(tree, facts)
         engine.modules.followed = None if options.whole else options.followed
@@ -50,10 +53,25 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
         engine.run()
         for name in _also(tree):
             engine.modules.load(name)
+        if options.whole:
+            _reach_all(engine, [name for name in tree.modules if _below(name, options.whole)])
         program = Program(engine)
         program.cast = find_cast(program, roles(), processes)
         program.phases = Phases(program, roles(), program.cast)
     return program
+
+
+def _below(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(f"{module}.".startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _reach_all(engine: Engine, names: list[str]) -> None:
+    """Have every function of the modules read, whoever calls it."""
+    engine.modules.prefetch(names)
+    for module in filter(None, map(engine.modules.load, names)):
+        for function in module.functions.values():
+            engine.entry(function)
+    engine.run()
 
 
 def _also(tree: SourceTree) -> list[str]:

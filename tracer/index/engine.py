@@ -16,7 +16,7 @@ from sgltrace.index.classes import Classes
 from sgltrace.index.containers import METHODS as CONTAINER_METHODS
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
 from sgltrace.index.facts import Facts
-from sgltrace.index.modules import Modules, describe
+from sgltrace.index.modules import Modules, describe, import_bindings, imports_in
 from sgltrace.index.values import (
     EXTERNAL,
     NOTHING,
@@ -123,7 +123,22 @@ class Engine:
             function.queued = True
             self.reached[function] = None
             self.sign(function)
+            self._prefetch(function)
             self._queue.append(function)
+
+    def _prefetch(self, function: FunctionInfo) -> None:
+        """Begin to read the modules that a function's names come from, well before the function's turn."""
+        module, node = function.module, function.node
+        wanted: list[str] = []
+        if isinstance(node, s.Func) and module.imports:
+            body = bytes(node.body)
+            for name, bindings in module.imports.items():
+                if name.encode() in body:
+                    wanted += [target for target, _ in bindings]
+        for statement in imports_in(function.body) if isinstance(node, s.Func) else ():
+            bindings, _ = import_bindings(self.modules, module, statement)
+            wanted += [target for _, target, _ in bindings]
+        self.modules.prefetch(wanted)
 
     def run(self) -> None:
         """Read what is reached and deliver values until nothing is new."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -19,10 +19,20 @@ from sgltrace.sources import SourceTree, UndecodableSource, UnreadableFile, deco
 
 
 class Facts:
-    """The facts of a tree's modules, read when they are asked for. Close it (``with``) to end the readers."""
+    """The facts of a tree's modules, read when they are asked for. Close it (``with``) to end the readers.
 
-    def __init__(self, tree: SourceTree, cache_dir: Path | None, jobs: int | None = None) -> None:
+    ``outlined`` says of which modules the functions' bodies are left out.
+    """
+
+    def __init__(
+        self,
+        tree: SourceTree,
+        cache_dir: Path | None,
+        jobs: int | None = None,
+        outlined: Callable[[str], bool] = lambda module: False,
+    ) -> None:
         self._tree = tree
+        self._outlined = outlined
         self._cache = None if cache_dir is None else cache_dir / "facts" / str(s.FACTS_VERSION)
         self._jobs = jobs if jobs is not None else min(4, os.cpu_count() or 1)
         self._pool: ProcessPoolExecutor | None = None
@@ -54,9 +64,10 @@ class Facts:
         return self._ready.pop(module)
 
     def _begin(self, module: str) -> None:
+        outline = self._outlined(module)
         try:
             data = self._tree.read_module(module)
-            kept = self._kept(data)
+            kept = self._kept(data, outline)
             facts = None if kept is None else _read(kept)
             if facts is not None:
                 self._ready[module] = facts
@@ -67,19 +78,19 @@ class Facts:
             return
         self.parsed += 1
         if self._jobs <= 1:
-            self._ready[module] = s.decode(parse_and_keep(source, kept))
+            self._ready[module] = s.decode(parse_and_keep(source, kept, outline))
             return
         if self._pool is None:
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context("fork" if "fork" in methods else None)
             self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_start_reader)
-        self._pending[module] = self._pool.submit(parse_and_keep, source, kept)
+        self._pending[module] = self._pool.submit(parse_and_keep, source, kept, outline)
 
-    def _kept(self, data: bytes) -> Path | None:
+    def _kept(self, data: bytes, outline: bool) -> Path | None:
         if self._cache is None:
             return None
         digest = hashlib.blake2b(data, digest_size=20).hexdigest()
-        return self._cache / digest[:2] / digest[2:]
+        return self._cache / digest[:2] / (f"{digest[2:]}-outline" if outline else digest[2:])
 
 
 def _read(path: Path) -> s.ModuleFacts | None:
@@ -94,14 +105,19 @@ def _start_reader() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches all processes; the one that asks tells the user
+    import libcst
+
     gc.disable()  # a reader makes trees and drops them; none of them has cycles worth a search
+    # LibCST checks each node that is made, also those that its own parser makes: a sixth of the parser's time.
+    libcst.CSTNode.__post_init__ = lambda self: None  # type: ignore[method-assign]
 
 
-def parse_and_keep(source: str, kept: Path | None) -> bytes:
+def parse_and_keep(source: str, kept: Path | None, outline: bool) -> bytes:
     """Encoded facts of a source text, written to ``kept`` as well. Runs in a reader process."""
+    from sgltrace.index.outline import without_bodies
     from sgltrace.index.parse import parse_source
 
-    data = s.encode(parse_source(source))
+    data = s.encode(parse_source(without_bodies(source) if outline else source))
     if kept is not None:
         try:
             write_atomically(kept, data)

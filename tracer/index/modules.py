@@ -6,7 +6,7 @@ Imports are followed when a name is asked for, so that only modules that matter 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
@@ -248,6 +248,16 @@ def import_bindings(
     if statement.names == [("*", None)]:
         return [], [target]
     return [(asname or name, target, name) for name, asname in statement.names], []
+
+
+def imports_in(body: list[s.Stmt]) -> Iterator[s.Import | s.ImportFrom]:
+    """The imports of a function's own statements."""
+    for statement in body:
+        if isinstance(statement, (s.Import, s.ImportFrom)):
+            yield statement
+        else:
+            for inner in s.blocks(statement):
+                yield from imports_in(inner)
 
 
 _PROPERTIES = {"property", "cached_property", "functools.cached_property", "abstractproperty", "abc.abstractproperty"}

@@ -35,9 +35,15 @@ class Roles:
     main_algorithm: str
     overlap_word: str
     followed: tuple[str, ...]
+    outline: tuple[str, ...]
+    outline_but: tuple[str, ...]
     known: dict[str, dict[str, bool]]
     components: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
     """Name, patterns of classes, patterns of modules."""
+
+    def is_outlined(self, module: str) -> bool:
+        """Whether only a module's classes and signatures are read."""
+        return matches(module, self.outline) and not matches(module, self.outline_but)
 
     def component(self, module: str, cls: str | None) -> str:
         """The part of the engine that a function belongs to; empty where no pattern fits."""
@@ -65,6 +71,7 @@ def from_table(table: dict[str, Any]) -> Roles:
     section = dict(table["roles"])
     known = section.pop("known", {})
     followed = tuple(section.pop("plugins", {}).get("followed", ()))
+    outline = section.pop("outline", {})
     predicate = re.compile(section.pop("algorithm_predicate"))
     main, word = section.pop("main_algorithm"), section.pop("overlap_word")
     names = {key: tuple(value) for key, value in section.items()}
@@ -78,6 +85,8 @@ def from_table(table: dict[str, Any]) -> Roles:
         main_algorithm=main,
         overlap_word=word,
         followed=followed,
+        outline=tuple(outline.get("modules", ())),
+        outline_but=tuple(outline.get("but", ())),
         known=known,
         components=components,
     )
