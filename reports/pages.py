@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
+from sgltrace.reports.links import anchor
 from sgltrace.reports.site import Site, script_safe
-from sgltrace.reports.text import ROOT
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.compare import compare
 from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
@@ -137,15 +137,11 @@ def _points_and_fields(context: Context, site: Site) -> None:
 
 
 def names(context: Context) -> str:
-    """What the box "go to" searches, as JSON: [name, where, address, 1 for a coupling point]."""
-    entries: list[list[object]] = []
-    for point in context.index.coupling_points:
-        entries.append([point.title, point.kind, _address(context.links.point(point.id)), 1])
-    for function in context.shown:
-        entries.append([short(function.id), module(function.id), _address(context.links.function(function.id)), 0])
-    return script_safe(json.dumps(entries, ensure_ascii=False, separators=(",", ":")))
-
-
-def _address(link: str | None) -> str | None:
-    """A link counted from the report's root."""
-    return None if link is None else link.replace(ROOT, "")
+    """What the box "go to" searches, as JSON: points [title, kind, file], and modules [module, file, names]."""
+    points = [[p.title, p.kind, context.links.point_file(p.id)] for p in context.index.coupling_points]
+    modules = [
+        [module(functions[0].id), file, [anchor(function.id) for function in functions]]
+        for file, functions in context.modules.items()
+    ]
+    found = {"points": points, "modules": modules}
+    return script_safe(json.dumps(found, ensure_ascii=False, separators=(",", ":")))

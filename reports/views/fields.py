@@ -101,7 +101,7 @@ def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLin
     return [
         FieldLine(
             cls=field.cls,
-            role=field.role,
+            role=field.role.replace("_", " "),
             name=field.field,
             url=addresses[f"{field.cls}.{field.field}"],
             writes=len(field.writes),
@@ -110,7 +110,7 @@ def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLin
             readers={path: _functions(field.reads, path) for path in context.paths},
             shapes=sorted({access.shape for access in field.writes if access.shape}),
         )
-        for field in context.index.fields
+        for field in sorted(context.index.fields, key=lambda field: (field.role, field.cls, field.field))
     ]
 
 
@@ -119,7 +119,7 @@ def field_pages(context: Context, points: dict[str, list[tuple[Markup, str]]]) -
     for cls, files in _pages(context).items():
         for number, (file, fields) in enumerate(files.items(), 1):
             sections = [_section(context, field, points) for field in fields]
-            yield FieldsPage(cls, fields[0].role, file, number, list(files), sections)
+            yield FieldsPage(cls, fields[0].role.replace("_", " "), file, number, list(files), sections)
 
 
 def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
@@ -127,7 +127,9 @@ def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
     by_class: dict[str, list[Field]] = {}
     for field in context.index.fields:
         by_class.setdefault(field.cls, []).append(field)
-    stems = dict(addresses("fields", by_class))
+    names = {cls: cls.replace(":", ".") for cls in by_class}
+    files = dict(addresses("fields", names.values()))
+    stems = {cls: files[name] for cls, name in names.items()}
     pages: dict[str, dict[str, list[Field]]] = {}
     for cls, fields in by_class.items():
         stem = stems[cls].removesuffix(".html")

@@ -6,16 +6,16 @@ from typing import Any
 
 from sgltrace.model import PATHS, PHASES
 from sgltrace.reports.context import Context, component_of
-from sgltrace.reports.graph import module, short
+from sgltrace.reports.graph import module
 from sgltrace.reports.layout import layout
-from sgltrace.reports.text import ROOT
+from sgltrace.reports.links import anchor
 
 
 def graph_data(context: Context) -> dict[str, Any]:
     """The drawing of the functions on a path. Functions, modules, components and kinds are numbers in the edges.
 
-    ``functions``: [name, module number, row, phase bits, path bits]; ``edges``: caller, callee, kind number, flags
-    (1 virtual, 2 ran in a run), one after another in one list. Without functions the drawing is empty.
+    ``functions``: [name, module number, row, phase bits, path bits, file number or -1]; ``edges``: caller, callee,
+    kind number, flags (1 virtual, 2 ran in a run), one after another in one list.
     """
     drawn = [function for function in context.index.functions if function.paths]
     grouped: dict[str, dict[str, list[str]]] = {name: {} for name in context.components}
@@ -25,15 +25,15 @@ def graph_data(context: Context) -> dict[str, Any]:
     placed = layout({name: by_module for name, by_module in grouped.items() if by_module})
     numbers: dict[str, int] = {}
     functions: list[list[Any]] = []
-    urls: list[str] = []
+    files = {file: number for number, file in enumerate(context.modules)}
+    file_of = {function.id: files[file] for file, functions in context.modules.items() for function in functions}
     for number, card in enumerate(placed.cards):
         for row, identifier in enumerate(card.functions):
             function = context.graph.functions[identifier]
             numbers[identifier] = len(functions)
             phases = sum(1 << bit for bit, phase in enumerate(PHASES) if phase in function.phase)
             paths = sum(1 << bit for bit, path in enumerate(PATHS) if path in function.paths)
-            functions.append([short(identifier), number, row, phases, paths])
-            urls.append((context.links.function(identifier) or "").replace(ROOT, ""))
+            functions.append([anchor(identifier), number, row, phases, paths, file_of.get(identifier, -1)])
     kinds = sorted({edge.kind for edge in context.index.calls})
     kind_number = {kind: number for number, kind in enumerate(kinds)}
     ran = {(caller, callee) for run in context.runs for caller, callee, _ in run.edges}
@@ -54,7 +54,7 @@ def graph_data(context: Context) -> dict[str, Any]:
             for card in placed.cards
         ],
         "functions": functions,
-        "urls": urls,
+        "files": list(files),
         "edges": edges,
         "kinds": kinds,
         "phases": list(PHASES),

@@ -56,7 +56,7 @@ class TensorCrossing:
     shape: str | None
     dtype: str | None
     producer: PlaceLink
-    consumers: list[PlaceLink]
+    users: int
     mark: Mark
 
 
@@ -105,7 +105,7 @@ def lanes(context: Context, chain: Chain) -> Lanes:
                 tensor.shape,
                 tensor.dtype,
                 place_link(context, tensor.producer),
-                [place_link(context, place) for place in tensor.consumers],
+                len({place.function for place in tensor.consumers}),
                 mark,
             )
         )

@@ -39,6 +39,8 @@ window.sgl = { names: null };
   };
   sgl.run = (name, signal) => scripts[name](signal);
 
+  sgl.address = (file, name) => encodeURI(file) + "#" + encodeURIComponent(name);
+
   // The state of a page lives in the address, after the #, as key=value pairs.
   sgl.state = {
     read() {
@@ -77,6 +79,16 @@ window.sgl = { names: null };
       document.head.append(script);
     });
   }
+  // [name, where, address, whether it is a coupling point, text to search]
+  let entries = null;
+  function allEntries() {
+    if (entries) return entries;
+    entries = sgl.names.points.map(([title, kind, file]) => [title, kind, file, true]);
+    for (const [module, file, names] of sgl.names.modules) {
+      for (const name of names) entries.push([name, module, sgl.address(file, name), false]);
+    }
+    return entries;
+  }
   function score(words, entry) {
     const text = entry[4] || (entry[4] = (entry[0] + " " + entry[1] + ":" + entry[0]).toLowerCase());
     let total = 0;
@@ -91,7 +103,7 @@ window.sgl = { names: null };
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length) return [];
     const found = [];
-    for (const entry of sgl.names) {
+    for (const entry of allEntries()) {
       const value = score(words, entry);
       if (value >= 0) found.push([value, entry]);
     }

@@ -10,9 +10,9 @@ sgl.page("graph", function (signal) {
   const CARD = 18, HEAD = 1.6;
   const FUNCTION = 2, MODULE = 1, COMPONENT = 0;
 
-  const functions = data.functions.map(([name, module, row, phases, paths], id) => {
+  const functions = data.functions.map(([name, module, row, phases, paths, file], id) => {
     const [, component, x, y] = data.modules[module];
-    return { id, name, module, component, x, y: y + HEAD + row, phases, paths, out: [], into: [], label: name };
+    return { id, name, module, component, x, y: y + HEAD + row, phases, paths, out: [], into: [], url: file < 0 ? "" : sgl.address(data.files[file], name) };
   });
   const edges = [];
   for (let at = 0; at < data.edges.length; at += 4) {
@@ -351,7 +351,7 @@ sgl.page("graph", function (signal) {
 
   // The list beside the drawing says the same in words and links
   function link(id) {
-    const f = functions[id], url = data.urls[id];
+    const f = functions[id], url = f.url;
     const go = sgl.element("button", { type: "button", title: "Focus on " + f.name }, "focus");
     go.addEventListener("click", () => setFocus(f));
     return sgl.element("li", {}, sgl.element("span", { class: "dot c" + data.components[f.component][1] }),
@@ -373,7 +373,7 @@ sgl.page("graph", function (signal) {
     const clear = sgl.element("button", { type: "button" }, "Clear focus");
     clear.addEventListener("click", () => setFocus(null));
     side.replaceChildren(sgl.element("p", {}, sgl.element("strong", { class: "fn" }, focus.name), sgl.element("br"), sgl.element("span", { class: "mod" }, data.modules[focus.module][0])),
-      sgl.element("p", {}, ...(data.urls[focus.id] ? [sgl.element("a", { href: root + data.urls[focus.id] }, "Open its page"), " "] : []), clear),
+      sgl.element("p", {}, ...(focus.url ? [sgl.element("a", { href: root + focus.url }, "Open its page"), " "] : []), clear),
       ...section("Calls", focus.out.map((e) => e.to)), ...section("Called by", focus.into.map((e) => e.from)));
   }
 
