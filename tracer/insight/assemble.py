@@ -6,6 +6,7 @@ from sgltrace.coupling import derive
 from sgltrace.index import IndexOptions, analyse, to_index
 from sgltrace.index.collection import no_collection
 from sgltrace.index.fields import field_flow
+from sgltrace.index.fields_index import index_fields
 from sgltrace.index.shapes import Shapes
 from sgltrace.model import Index
 from sgltrace.progress import Progress
@@ -25,6 +26,7 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     flow = field_flow(program)
     progress.stage("Deriving shapes")
     shapes = Shapes(program, flow)
+    index.fields = index_fields(program, flow, shapes)
     index.tensors = shapes.tensors()
     progress.stage("Deriving coupling points")
     coupling = derive(program, index.tensors)

@@ -89,6 +89,7 @@ class Records:
     """Of an object's field: where it was read."""
     seen: dict[tuple[Place, str, str], Value] = field(default_factory=dict)
     """By place, class and field: what a read found there."""
+    _by_function: dict[tuple[str, str], list[FieldWrite]] = field(default_factory=dict)
     uses: dict[Place, dict[Place, None]] = field(default_factory=dict)
     """Of the place where a tensor was made: where it was passed on or read."""
 
@@ -98,6 +99,13 @@ class Records:
         key = (place, obj.cls.id if obj.cls is not None else "", name)
         known = self.seen.get(key)
         self.seen[key] = value if known is None else join(known, value)
+
+    def written_in(self, function: str, name: str) -> list[FieldWrite]:
+        """The writes of a field in a function. Asked only when a step is over."""
+        if not self._by_function:
+            for write in self.fields:
+                self._by_function.setdefault((write.place.function, write.field), []).append(write)
+        return self._by_function.get((function, name), [])
 
     def mark(self) -> tuple[int, int]:
         """A point to go back to."""

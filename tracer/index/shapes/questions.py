@@ -36,19 +36,15 @@ def found_at(machine: Machine, access: Access) -> Value | None:
     place = Place(access.function.id, access.line)
     classes = {cls.id for cls in (access.cls, *access.cls.subclasses)}
     if access.is_write:
+        lines = {access.line, getattr(access.node, "line", access.line)}  # a constructor's argument has its own line
+        written = machine.records.written_in(place.function, access.field)
         values = [
             write.value
-            for write in machine.records.fields
-            if write.field == access.field and write.place.function == place.function
-            and write.obj.cls is not None and write.obj.cls.id in classes and _same_line(write.place.line, access)
-        ]  # fmt: skip
+            for write in written
+            if write.place.line in lines and write.obj.cls is not None and write.obj.cls.id in classes
+        ]
     else:
         seen = machine.records.seen
         keys = ((place, cls, access.field) for cls in sorted(classes))
         values = [seen[key] for key in keys if key in seen]
     return join_all(values) if values else None
-
-
-def _same_line(line: int, access: Access) -> bool:
-    """A constructor writes all its fields on the line of the call, where an access has the argument's own line."""
-    return line in (access.line, getattr(access.node, "line", access.line))

@@ -41,6 +41,8 @@ class World:
         self._locals: dict[FunctionInfo, dict[str, list[Assignment]]] = {}
         self._class_values: dict[ClassInfo, dict[str, s.Expr]] = {}
         self._imports: dict[FunctionInfo, dict[str, tuple[str, str]]] = {}
+        self._inits: dict[tuple[FunctionInfo, FunctionInfo], s.Call | None] = {}
+        self._abstract: dict[ClassInfo, bool] = {}
 
     # --- names and values ---
 
@@ -112,7 +114,10 @@ class World:
 
     def is_abstract(self, cls: ClassInfo) -> bool:
         """Whether an object declared as this class is meant to be of one of its subclasses."""
-        return self.engine.classes.is_abstract(cls)
+        known = self._abstract.get(cls)
+        if known is None:
+            known = self._abstract[cls] = self.engine.classes.is_abstract(cls)
+        return known
 
     def is_dataclass(self, cls: ClassInfo) -> bool:
         """Whether Python writes its constructor from the annotated fields."""
@@ -240,15 +245,20 @@ class World:
 
     def super_init(self, function: FunctionInfo, base: FunctionInfo) -> s.Call | None:
         """The call in a constructor that runs the constructor ``base``."""
-        for node in calls_in(function.body):
-            func = node.func
-            if isinstance(func, s.Attr) and func.attr == base.name:
-                value = func.value
-                if isinstance(value, s.Call) and isinstance(value.func, s.Name) and value.func.id == "super":
-                    return node
-                if isinstance(value, s.Name) and base.owner is not None and value.id == base.owner.name:
-                    return node
-        return None
+        key = (function, base)
+        if key not in self._inits:
+            self._inits[key] = next((call for call in calls_in(function.body) if _runs_base(call, base)), None)
+        return self._inits[key]
+
+
+def _runs_base(call: s.Call, base: FunctionInfo) -> bool:
+    func = call.func
+    if not isinstance(func, s.Attr) or func.attr != base.name:
+        return False
+    value = func.value
+    if isinstance(value, s.Call):
+        return isinstance(value.func, s.Name) and value.func.id == "super"
+    return isinstance(value, s.Name) and base.owner is not None and value.id == base.owner.name
 
 
 def calls_in(body: list[s.Stmt]) -> list[s.Call]:
