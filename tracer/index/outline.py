@@ -21,6 +21,8 @@ def without_bodies(source: str) -> str:
         return source
     lines = source.split("\n")
     for first, last, indent in _bodies(tree.body):
+        if lines[first - 1][:indent].strip():
+            continue  # the body begins on the line on which the signature ends
         lines[first - 1 : last] = [""] * (last - first) + [" " * indent + "..."]
     return "\n".join(lines)
 
