@@ -55,10 +55,6 @@ class Annotation:
     is_tensor: bool = False
     """Whether it names something of torch's, which no function of the tree is."""
 
-    @property
-    def usable(self) -> bool:
-        """Whether the annotation alone says what a receiver is."""
-        return bool(self.classes or self.nodes) and not self.open
 
 
 def read_annotation(engine: Engine, expression: s.Expr, scope: Scope) -> Annotation:
@@ -127,7 +123,6 @@ def _read_subscript(engine: Engine, expression: s.Sub, scope: Scope, out: Annota
             for i, part in enumerate(parts):
                 engine.annotate(container.item(i), part, scope)
             out.values.append(container)
-            out.nodes.append(Node())
     elif name in ("Type", "type"):
         inner = read_annotation(engine, parts[0], scope)
         for cls in inner.classes:
@@ -143,11 +138,11 @@ def _read_subscript(engine: Engine, expression: s.Sub, scope: Scope, out: Annota
 
 def _container(engine: Engine, kind: str, parts: list[s.Expr], scope: Scope, out: Annotation) -> None:
     container = Container(kind)
-    usable = False
     for part in parts:
-        usable |= engine.annotate(container.element, part, scope)
+        engine.annotate(container.element, part, scope)
+        out.open |= read_annotation(engine, part, scope).open
     out.values.append(container)
-    out.open |= not usable
+    out.open |= not parts
 
 
 def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:

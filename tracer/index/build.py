@@ -129,7 +129,7 @@ def _calls(program: Program) -> list[CallEdge]:
         key = (caller.id, callee.id, kind)
         guards = program.guards(caller)
         for use in uses:
-            fixed[key] |= not use.dispatch or len(use.targets) == 1
+            fixed[key] |= len(use.targets) == 1 or not (use.dispatch or kind == "decorated")
             for expression in use.expressions:
                 line = line_of(expression)
                 merged[key].setdefault(line, CallSite(line, [c.guard for c in guards.at(expression)]))

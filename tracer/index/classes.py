@@ -10,6 +10,8 @@ from sgltrace.index.modules import dotted
 from sgltrace.index.values import ClassRef, External, Node, Solver, Value
 
 _ENUMS = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
+_DATACLASSES = {"dataclass", "dataclass_transform", "define", "attrs"}
+_RECORDS = {"NamedTuple", "Struct", "TypedDict", "BaseModel"}
 _PLAIN_BASES = {"object", "ABC", "Generic", "Protocol", "ABCMeta", "NamedTuple"} | _ENUMS
 """Bases outside the tree that give an instance no attribute that anyone would call."""
 
@@ -63,10 +65,19 @@ class Classes:
         cls.is_enum |= bool(last & _ENUMS)
         for decorator in cls.node.decorators:
             name = dotted(decorator.func if isinstance(decorator, s.Call) else decorator)
-            if name is not None and name.rpartition(".")[2] in ("dataclass", "dataclass_transform", "define", "s"):
+            if name is not None and name.rpartition(".")[2] in _DATACLASSES:
                 cls.is_dataclass = True
-        if last & {"NamedTuple", "Struct", "TypedDict", "BaseModel"} or any(b.is_dataclass for b in self.bases(cls)):
+        if last & _RECORDS:
             cls.is_dataclass = True
+
+    def makes_init(self, cls: ClassInfo) -> bool:
+        """Whether ``__init__`` is made from the fields of the class or of a base, not written."""
+        for owner in self.mro(cls):
+            if "__init__" in owner.scope.names:
+                return False
+            if owner.is_dataclass:
+                return True
+        return False
 
     def bases(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
         """The bases of the tree, nearest first."""

@@ -279,8 +279,8 @@ class Engine:
 
     # --- annotations ---
 
-    def annotate(self, node: Node, expression: s.Expr, scope: Scope) -> bool:
-        """Put into a node what an annotation says; whether that alone says what a receiver is."""
+    def annotate(self, node: Node, expression: s.Expr, scope: Scope) -> None:
+        """Put into a node what an annotation says."""
         annotation = read_annotation(self, expression, scope)
         for value in annotation.values:
             self.solver.add(node, value)
@@ -288,7 +288,6 @@ class Engine:
                 self._declared.setdefault(value.cls, []).append(node)
         for other in annotation.nodes:
             self.solver.link(other, node)
-        return annotation.usable
 
     def declare(self, node: Node, expression: s.Expr, scope: Scope) -> None:
         """Annotate a variable, parameter or field: what flows in besides must fit."""
@@ -445,13 +444,14 @@ class Engine:
             return
         for name in ("__new__", "__init__"):
             found = self.classes.lookup(cls, name)
-            if found is not None:
-                receiver: Value = cls.ref if name == "__new__" else cls.instance
-                for value in _ordered(found[1]):
-                    if type(value) is FunctionRef:
-                        self.edge(site, value.function, "constructor")
-                        bind_arguments(self, value.function, receiver, site.args, Node())
-        if self.classes.lookup(cls, "__init__") is None or (cls.is_dataclass and "__init__" not in cls.scope.names):
+            if found is None or (name == "__init__" and self.classes.makes_init(cls)):
+                continue
+            receiver: Value = cls.ref if name == "__new__" else cls.instance
+            for value in _ordered(found[1]):
+                if type(value) is FunctionRef:
+                    self.edge(site, value.function, "constructor")
+                    bind_arguments(self, value.function, receiver, site.args, Node())
+        if self.classes.makes_init(cls) or self.classes.lookup(cls, "__init__") is None:
             self._construct_dataclass(site, cls)
 
     def _construct_dataclass(self, site: Site, cls: ClassInfo) -> None:

@@ -287,9 +287,20 @@ _MODELS: dict[str, Model] = {
 }  # fmt: skip
 
 
+def _inert(engine: Engine, site: Site) -> None:
+    """What is passed is looked at, not called."""
+    engine.solver.add(site.result, OPAQUE)
+
+
+_INERT = ("inspect.", "logging.", "typing.", "warnings.", "builtins.print", "builtins.callable", "builtins.id")
+
+
 def model_of(path: str) -> Model:
     """What a call of the external at a dotted path does."""
-    return _MODELS.get(path, _callbacks)
+    model = _MODELS.get(path)
+    if model is None:
+        model = _inert if path.startswith(_INERT) else _callbacks
+    return model
 
 
 def _super(reader: Reader, expression: s.Call) -> Node:

@@ -61,6 +61,7 @@ class _Calls:
             if kind != "decorated":  # the caller of a decorated function has an edge of its own
                 self.out[caller].append((callee, kind, uses))
         self.constructed = program.engine.constructed
+        self.imports = [module.body for module in program.engine.modules.loaded.values()]
         self.classes = program.engine.classes
 
 
@@ -161,14 +162,15 @@ def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
 
 def _phases(view: _View, roles: Roles, cast: Cast) -> dict[str, frozenset[FunctionInfo]]:
     loops = frozenset(cast.event_loops)
+    begin = [*cast.processes, *view.calls.imports]
     made = -1
     everything: set[FunctionInfo] = set()
     while len(view.made) > made:  # what a step makes lets further methods be reached, until nothing more is made
         made = len(view.made)
-        everything = view.reach(cast.processes, frozenset())
+        everything = view.reach(begin, frozenset())
     capture = frozenset(f for f in everything if _captures(f, roles))
     admission = frozenset(f for f in everything if _admits(f, roles, view, cast))
-    start = view.reach(cast.processes, loops | capture)
+    start = view.reach(begin, loops | capture)
     step = view.reach(start & loops, capture | admission) if start & loops else set()
     admitted = view.reach(step & admission, capture)
     captured = view.reach((start | step | admitted) & capture, loops)
