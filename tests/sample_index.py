@@ -10,6 +10,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator
 
+from sgltrace.insight.observed import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Step
 from sgltrace.model import (
     Access,
     CallEdge,
@@ -29,7 +30,6 @@ from sgltrace.model import (
     Verdict,
     Worker,
 )
-from sgltrace.reports.runs import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Step
 
 SRT = "sglang/srt"
 

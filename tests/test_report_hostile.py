@@ -11,9 +11,9 @@ import pytest
 from report_browser import watch
 from sample_index import DictSource, sample_files, sample_index, sample_runs
 
+from sgltrace.insight.observed import Run
 from sgltrace.model import CallSite, Guard, Index, Place, SkippedFile, Unresolved
 from sgltrace.reports import ReportOptions, render
-from sgltrace.reports.runs import Run
 
 EVIL = [
     "<script>window.evil = 1</script>",
