@@ -2,10 +2,10 @@
 
     python benchmarks/tensors_recall.py REFERENCE.json SRC
 
-``REFERENCE.json`` lists tensors with a stage, a name, a shape in its own symbols, a producer and consumers. A row counts
-where its shape is a formula. It is found where a derived tensor of the path has an equal shape (by SymPy) and either the
-row's name, at one of its functions, or its place: the producer's function, at most two lines away. With ``--places`` only
-places count, as for a copy in which names were changed. Exit code 1 below ``--least``.
+``REFERENCE.json`` lists tensors with a stage, a name, a shape in its own symbols, a producer and consumers. A row
+counts where its shape is a formula. It is found where a derived tensor of the path has an equal shape (by SymPy) and
+either the row's name, at one of its functions, or its place: an end's function, at most two lines away. With
+``--places`` only places count, as for a copy in which names were changed. Exit code 1 below ``--least``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import sympy
+
 from sgltrace.files import user_cache_dir
 from sgltrace.index import IndexOptions, analyse
 from sgltrace.index.fields import field_flow
@@ -29,8 +30,9 @@ from sgltrace.sources import open_source
 # What the reference calls our symbols. Its H is the draft's width or the target's, by where the tensor comes from.
 SYMBOLS = {
     "B": ["bs"], "T": ["topk"], "K": ["num_steps"], "D": ["num_draft_tokens"], "P": ["page_size"],
-    "H": ["draft_hidden_size", "hidden_size"], "H_t": ["hidden_size", "draft_hidden_size", "captured_hidden_size"],
-    "c_i": ["kv_committed_len"], "a_i": ["kv_allocated_len"], "V": ["vocab_size"], "V_draft": ["draft_vocab_size", "vocab_size"], "max_bs": ["max_bs"],
+    "H": ["draft_hidden_size", "hidden_size"], "H_t": ["hidden_size", "draft_hidden_size"],
+    "c_i": ["kv_committed_len"], "a_i": ["kv_allocated_len"], "V": ["vocab_size"],
+    "V_draft": ["draft_vocab_size", "vocab_size"], "max_bs": ["max_bs"],
 }  # fmt: skip
 _FORMULA = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 
@@ -52,7 +54,11 @@ def main() -> int:
         parts = row_parts(row)
         for name, shape in parts:
             asked += 1
-            found = [t for t in derived if t.path == row["path"] and is_about(t, name, row, arguments.places) and equal(t, shape)]
+            found = [
+                t
+                for t in derived
+                if t.path == row["path"] and is_about(t, name, row, arguments.places) and equal(t, shape)
+            ]
             hit += bool(found)
             where = f"{found[0].stage}: {found[0].name} = {found[0].shape}" if found else nearest(derived, name, row)
             print(f"{'ok  ' if found else 'MISS'} {row['stage']:28} {name:24} {shape:24} {where}")
@@ -145,10 +151,7 @@ def _same_dim(ours: str, theirs: str) -> bool:
         return False
     if expected.has(sympy.Symbol("start")):  # where the ring of future slots has got to
         expected = expected.subs(sympy.Symbol("start"), sympy.Symbol("future_ct") + 1)
-    for choice in _choices(expected):
-        if sympy.simplify(own - choice) == 0:
-            return True
-    return False
+    return any(sympy.simplify(own - choice) == 0 for choice in _choices(expected))
 
 
 def _choices(expected: sympy.Expr) -> list[sympy.Expr]:

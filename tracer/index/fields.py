@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import field as fresh
+from functools import cached_property
 from typing import TYPE_CHECKING, Union
 
 from sgltrace.index import syntax as s
@@ -20,6 +21,7 @@ from sgltrace.index.text import text
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo
+    from sgltrace.index.fields_binding import BindingTimes
     from sgltrace.index.fields_strides import StridedRead
     from sgltrace.index.program import Program
 
@@ -189,6 +191,13 @@ class FieldFlow:
         callees = self.program.resolve_call(source.call, source.function)
         return [further for callee in callees for further in self.returned.get(callee, ())]
 
+    @cached_property
+    def binding(self) -> BindingTimes:
+        """When the values of fields become fixed."""
+        from sgltrace.index.fields_binding import BindingTimes
+
+        return BindingTimes(self)
+
     # --- building ---
 
     def add(self, access: Access) -> None:
@@ -201,6 +210,19 @@ class FieldFlow:
         self.by_function.setdefault(access.function, []).append(access)
         self._at.setdefault(id(access.node), []).append(access)
 
+    def _join_bases(self) -> None:
+        """What is read on a class and written only on one of its bases is the base's field."""
+        for uses in list(self.fields.values()):
+            if uses.writes:
+                continue
+            bases = self.program.engine.classes.mro(uses.cls)[1:]
+            owner = next((b for b in bases if (known := self.fields.get((b, uses.field))) and known.writes), None)
+            if owner is not None:
+                for access in uses.reads:
+                    access.cls = owner
+                self.fields[owner, uses.field].reads += uses.reads
+                del self.fields[uses.cls, uses.field]
+
     def finish(self) -> None:
         """Add what changes because it is handed to what changes it, and sort."""
         for handed in self.in_place.spread():
@@ -210,6 +232,8 @@ class FieldFlow:
                 Access(read.cls, read.field, handed.function, handed.call.line, "in-place", handed.call,
                        handed.statement, handed.call)
             )  # fmt: skip
+
+        self._join_bases()
 
         def key(access: Access) -> tuple[str, int, int]:
             return access.function.id, access.line, WRITES.index(access.kind) if access.is_write else 0

@@ -1,4 +1,4 @@
-"""The buffers of CUDA graph runners: tensors that are made when a graph is captured, in the shape of the largest batch."""
+"""The buffers of CUDA graph runners: tensors made when graphs are captured, in the shape of the largest batch."""
 
 from __future__ import annotations
 

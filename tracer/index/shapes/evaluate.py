@@ -21,7 +21,6 @@ from sgltrace.index.shapes.values import (
     Int,
     Obj,
     Range,
-    Ref,
     Run,
     Span,
     Tensor,
@@ -73,9 +72,9 @@ def evaluate(m: Machine, frame: Frame, node: s.Expr) -> Value:
         case s.Comp():
             return loops.comprehension(m, frame, node)
         case s.Walrus(target=target, value=inner):
-            value = evaluate(m, frame, inner)
-            m.assign_name(frame, target, value)
-            return value
+            named = evaluate(m, frame, inner)
+            m.assign_name(frame, target, named)
+            return named
         case s.Lambda():
             return m.closure(frame, node)
         case s.Star(value=inner):
@@ -140,15 +139,27 @@ def _element(base: Value, index: Value) -> Value:
     if items is not None and position is not None and -len(items) <= position < len(items):
         return items[position]
     if items is not None and isinstance(index, Span):
-        bounds = [part.dim.constant if isinstance(part, Int) else None if part is None or part == NONE else "?"
-                  for part in (index.lower, index.upper, index.step)]  # fmt: skip
-        if "?" not in bounds:
-            return Tuple(items[slice(*bounds)])
+        bounds = _bounds(index)
+        if bounds is not None:
+            return Tuple(items[bounds])
     if isinstance(base, Run):
         return _part_of_run(base, index, position)
     if isinstance(base, Unknown):
         return base
     return Unknown("an index that is not known")
+
+
+def _bounds(index: Span) -> slice | None:
+    """A slice with known bounds."""
+    bounds: list[int | None] = []
+    for part in (index.lower, index.upper, index.step):
+        if part is None or part == NONE:
+            bounds.append(None)
+        elif isinstance(part, Int) and part.dim.constant is not None:
+            bounds.append(part.dim.constant)
+        else:
+            return None
+    return slice(bounds[0], bounds[1], bounds[2])
 
 
 def _part_of_run(base: Run, index: Value, position: int | None) -> Value:
@@ -237,7 +248,7 @@ def _sequences(m: Machine, op: str, left: Value, right: Value) -> Value | None:
     if op == "*" and isinstance(b, Tuple | Run):
         a, b = b, a
     if op == "*" and isinstance(a, Tuple | Run) and isinstance(b, Int):
-        runs = a.segments if isinstance(a, Run) else tuple((item, const(1)) for item in a.items)
+        runs = _runs(a)
         if isinstance(a, Tuple) and b.dim.constant is not None and 0 <= b.dim.constant <= 16:
             return Tuple(a.items * b.dim.constant) if isinstance(left, Tuple) else m.new_list(
                 tuple((item, const(1)) for item in a.items * b.dim.constant))  # fmt: skip
@@ -245,10 +256,12 @@ def _sequences(m: Machine, op: str, left: Value, right: Value) -> Value | None:
     if op == "+" and isinstance(a, Tuple | Run) and isinstance(b, Tuple | Run):
         if isinstance(a, Tuple) and isinstance(b, Tuple) and isinstance(left, Tuple):
             return Tuple(a.items + b.items)
-        runs = tuple(run for part in (a, b)
-                     for run in (part.segments if isinstance(part, Run) else ((i, const(1)) for i in part.items)))  # fmt: skip
-        return m.new_list(runs)
+        return m.new_list(_runs(a) + _runs(b))
     return None
+
+
+def _runs(value: Tuple | Run) -> tuple[tuple[Value, Dim], ...]:
+    return value.segments if isinstance(value, Run) else tuple((item, const(1)) for item in value.items)
 
 
 def _boolean(m: Machine, frame: Frame, op: str, left: s.Expr, right: s.Expr) -> Value:
@@ -359,6 +372,3 @@ def _dict(m: Machine, frame: Frame, keys: list[s.Expr | None], values: list[s.Ex
             for name, inner in m.fields_of(result):
                 m.store.set((made.number, name), inner)
     return made
-
-
-__all__ = ["Ref", "binary", "evaluate", "given_by", "index_into", "index_value"]

@@ -27,13 +27,17 @@ def _full(call: TorchCall) -> Value:
 
 
 def _arange(call: TorchCall) -> Value:
-    if len(call.args) == 1 and "end" not in call.kwargs:
-        start, end, step = None, call.args[0], call.kwargs.get("step")
-    else:
-        start, end, step = call.get(0, "start"), call.get(1, "end"), call.get(2, "step")
-    dims = [default if value is None else value.dim if isinstance(value, Int) else None
-            for value, default in ((start, ZERO), (end, None), (step, ONE))]  # fmt: skip
-    return call.new((_count(*dims),), call.dtype or "int64")
+    alone = len(call.args) == 1 and "end" not in call.kwargs
+    start = None if alone else call.get(0, "start")
+    end = call.args[0] if alone else call.get(1, "end")
+    step = call.kwargs.get("step") if alone else call.get(2, "step")
+    return call.new((_count(_dim(start, ZERO), _dim(end, None), _dim(step, ONE)),), call.dtype or "int64")
+
+
+def _dim(value: Value | None, default: Dim | None) -> Dim | None:
+    if value is None:
+        return default
+    return value.dim if isinstance(value, Int) else None
 
 
 def _count(start: Dim | None, end: Dim | None, step: Dim | None) -> Dim | None:
@@ -118,7 +122,7 @@ FACTORIES: dict[str, Operation] = {
     **{name: _filled(0, "size", "shape") for name in ("empty", "zeros", "ones", "rand", "randn")},
     "full": _full,
     "arange": _arange,
-    **{name: _tensor for name in ("tensor", "as_tensor", "asarray", "array")},
+    **dict.fromkeys(("tensor", "as_tensor", "asarray", "array"), _tensor),
     **{f"{name}_like": _like for name in ("empty", "zeros", "ones", "rand", "randn", "full")},
     "randint": _randint,
     "empty_strided": _empty_strided,

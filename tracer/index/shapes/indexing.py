@@ -10,10 +10,10 @@ from sgltrace.index.shapes.values import Const, Int, Place, Range, Run, Span, Te
 def subscript(source: Tensor, index: Value, place: Place) -> Tensor:
     """The tensor that ``source[index]`` is, or what assigning to it must broadcast to."""
     parts = list(index.items) if isinstance(index, Tuple) else [index]
-    masks = sum(len(part.shape) for part in parts if _is_mask(part) and part.shape is not None)  # type: ignore[union-attr]
+    masks = sum(_mask_rank(part) for part in parts)
     if source.shape is None:
         return Tensor(None, source.dtype, place, source.why or "an index into a tensor that is unknown")
-    taken = sum(1 for part in parts if not _adds(part) and not _is_mask(part)) + masks
+    taken = masks + sum(not _adds(part) and not _is_mask(part) for part in parts)
     shape: list[Dim | None] = []
     rest = list(source.shape)
     picked: Shape | None = None
@@ -58,6 +58,10 @@ def _adds(part: Value) -> bool:
 
 def _is_mask(part: Value) -> bool:
     return isinstance(part, Tensor) and part.dtype == "bool" and part.shape is not None
+
+
+def _mask_rank(part: Value) -> int:
+    return len(part.shape) if isinstance(part, Tensor) and part.shape is not None and _is_mask(part) else 0
 
 
 def _index_shape(part: Value) -> Shape | None:

@@ -439,11 +439,10 @@ class Machine(Types):
 
     def note_write(self, frame: Frame, obj: Obj, name: str, value: Value, line: int) -> None:
         """A field was given a value."""
-        if isinstance(value, Unknown) and obj.cls is not None:
-            if value == A_NUMBER or (obj.each and self.world.is_number(obj.cls, name)):
-                if obj.each:
-                    self.each_symbols.add(name)
-                self.store.set((obj.number, name), Int(symbol(name)))
+        if isinstance(value, Unknown) and self._counts(obj, name, value):
+            if obj.each:
+                self.each_symbols.add(name)
+            self.store.set((obj.number, name), Int(symbol(name)))
         if frame.lazy or not self.is_tracked(obj.cls):
             return
         self._order += 1
@@ -451,6 +450,10 @@ class Machine(Types):
         calls = tuple(function.id for function in self.stack)
         place = frame.place(line)
         self.records.fields.append(FieldWrite(self._order, self.stages.now, place, obj, name, value, calls))
+
+    def _counts(self, obj: Obj, name: str, value: Unknown) -> bool:
+        """Whether an unknown value is at least a number."""
+        return value == A_NUMBER or (obj.each and obj.cls is not None and self.world.is_number(obj.cls, name))
 
     def note_read(self, obj: Obj, name: str, place: Place, value: Value) -> None:
         """A field was read."""

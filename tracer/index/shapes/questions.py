@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def ask(machine: Machine, function: FunctionInfo, node: s.Expr) -> Value:
-    """The value of an expression: in the frame of the function's last call, or by what its types and assignments say."""
+    """The value of an expression: in the frame of the function's last call, or by its types and assignments."""
     known = machine.frames.get(function)
     if known is None:
         receiver = machine.receiver_for(function)

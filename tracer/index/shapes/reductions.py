@@ -195,28 +195,31 @@ def _multinomial(call: TorchCall) -> Value:
                     "int64")  # fmt: skip
 
 
+_ELEMENTWISE = (
+    "add", "sub", "mul", "div", "pow", "abs", "exp", "log", "sqrt", "rsqrt", "sigmoid", "relu", "silu", "gelu", "tanh",
+    "neg", "floor", "ceil", "round", "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "remainder",
+    "fmod", "floor_divide", "true_divide", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+    "bitwise_left_shift", "bitwise_right_shift", "nan_to_num", "dropout", "layer_norm", "rms_norm", "multiply",
+    "subtract", "square", "reciprocal", "sign", "trunc", "addcmul", "lerp", "log2", "log1p", "expm1", "sin", "cos",
+)  # fmt: skip
+_PREDICATES = (
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor", "isnan", "isinf",
+    "isfinite", "isin", "isclose",
+)  # fmt: skip
+
 COMPUTATIONS: dict[str, Operation] = {
-    **{name: elementwise for name in (
-        "add", "sub", "mul", "div", "pow", "abs", "exp", "log", "sqrt", "rsqrt", "sigmoid", "relu", "silu", "gelu",
-        "tanh", "neg", "floor", "ceil", "round", "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum",
-        "remainder", "fmod", "floor_divide", "true_divide", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-        "bitwise_left_shift", "bitwise_right_shift", "nan_to_num", "dropout", "layer_norm", "rms_norm", "multiply",
-        "subtract", "square", "reciprocal", "sign", "trunc", "addcmul", "lerp", "log2", "log1p", "expm1", "sin", "cos",
-    )},
-    **{name: _predicate for name in (
-        "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor", "isnan",
-        "isinf", "isfinite", "isin", "equal_", "isclose",
-    )},
+    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    **dict.fromkeys(_PREDICATES, _predicate),
     "where": _where,
     **{name: _reduction() for name in ("sum", "mean", "prod", "var", "std", "norm", "logsumexp", "median")},
     **{name: _reduction("bool") for name in ("any", "all")},
     **{name: _reduction("int64") for name in ("argmax", "argmin", "count_nonzero")},
-    **{name: _extreme for name in ("max", "min", "amax", "amin")},
+    **dict.fromkeys(("max", "min", "amax", "amin"), _extreme),
     "topk": _topk, "sort": _sort, "argsort": _sort, "gather": _gather, "index_select": _index_select,
     "take_along_dim": _take_along, "take": _take_along, "nonzero": _picked, "masked_select": _picked,
     "flatnonzero": _picked, "unique": _picked,
-    **{name: _scan for name in ("cumsum", "cumprod", "softmax", "log_softmax", "cummax", "normalize")},
+    **dict.fromkeys(("cumsum", "cumprod", "softmax", "log_softmax", "cummax", "normalize"), _scan),
     "bincount": _bincount, "searchsorted": _searchsorted, "bucketize": _searchsorted, "multinomial": _multinomial,
-    **{name: matmul for name in ("matmul", "mm", "bmm", "linear")},
+    **dict.fromkeys(("matmul", "mm", "bmm", "linear"), matmul),
 }  # fmt: skip
 """By the name after ``torch.`` (and ``torch.nn.functional.``), or of the method."""

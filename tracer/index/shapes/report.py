@@ -10,7 +10,20 @@ from sgltrace.index.fields_tracked import roles
 from sgltrace.index.shapes.formulas import dtype_text, shape_text, stride_text, why_unknown
 from sgltrace.index.shapes.frames import FieldWrite, LocalWrite
 from sgltrace.index.shapes.stages import ORDER
-from sgltrace.index.shapes.values import Const, Either, Int, Member, Obj, Place, Ref, Tensor, Tuple, Unknown, Value, alternatives
+from sgltrace.index.shapes.values import (
+    Const,
+    Either,
+    Int,
+    Member,
+    Obj,
+    Place,
+    Ref,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    alternatives,
+)
 
 if TYPE_CHECKING:
     from sgltrace.index.shapes.machine import Machine
@@ -114,5 +127,3 @@ def _merged(old: model.Tensor | None, new: model.Tensor) -> model.Tensor:
 def _order(tensor: model.Tensor) -> tuple[str, int, str, str, str, int]:
     stage = ORDER.index(tensor.stage) if tensor.stage in ORDER else len(ORDER)
     return tensor.path, stage, tensor.name, tensor.cls or "", tensor.producer.function, tensor.producer.line
-
-

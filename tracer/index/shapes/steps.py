@@ -146,7 +146,9 @@ def _made(program: Program, flow: FieldFlow, machine: Machine, cls: ClassInfo) -
         for uses in flow
         if uses.cls in machine.world.mro(cls)
         for write in uses.writes
-        if write.kind in ("constructor", "copy") and write.function.kind == "classmethod" and write.function.owner is cls
+        if write.kind in ("constructor", "copy")
+        and write.function.kind == "classmethod"
+        and write.function.owner is cls
     }
     for maker in sorted(makers, key=lambda function: function.id):
         made = _call(machine, maker, machine.class_ref(cls), {})

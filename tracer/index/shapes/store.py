@@ -6,6 +6,8 @@ and not the size of the state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sgltrace.index.shapes.values import Given, Unknown, Value, join
 
 Key = tuple[int, str]
@@ -83,7 +85,7 @@ class Store:
             if value is not None:
                 self.set(key, value)
 
-    def merge(self, branches: list[tuple[Changes, Given | None]]) -> None:
+    def merge(self, branches: Sequence[tuple[Changes, Given | None]]) -> None:
         """Go on after branches that all started here, any of which may have run. ``given`` is what a branch
         takes for granted (``topk == 1``)."""
         if not branches:

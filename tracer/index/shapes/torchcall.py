@@ -91,7 +91,7 @@ Operation = Callable[[TorchCall], Value]
 def dtype_of(value: Value | None) -> str | None:
     """The name of a dtype: ``torch.int64``, ``torch.long``, ``"int64"`` or Python's ``int``."""
     if isinstance(value, Ref):
-        return DTYPES.get(value.target.rpartition(".")[2], None)
+        return DTYPES.get(value.target.rpartition(".")[2])
     if isinstance(value, Const) and isinstance(value.value, str):
         return DTYPES.get(value.value.rpartition(".")[2], value.value)
     return None

@@ -275,15 +275,17 @@ class Types:
         if cls is None:
             return value
         for part in alternatives(value):
-            if isinstance(part, Obj) and part.cls is not None and part.cls is not cls:
-                if self.world.is_subclass(cls, part.cls):
-                    part.cls = cls
-                    part.lazy = self.lives_long(cls)
+            if isinstance(part, Obj) and part.cls not in (None, cls) and self._narrows(cls, part):
+                part.cls = cls
+                part.lazy = self.lives_long(cls)
         if isinstance(value, Either):
             fitting = [p for p in value.values if isinstance(p, Obj) and p.cls and self.world.is_subclass(p.cls, cls)]
             if len(fitting) == 1:
                 return fitting[0]
         return value
+
+    def _narrows(self, cls: ClassInfo, obj: Obj) -> bool:
+        return obj.cls is not None and self.world.is_subclass(cls, obj.cls)
 
     def as_annotated(self, frame: Frame, value: Value, annotation: s.Expr) -> Value:
         """A value assigned to an annotated variable."""
