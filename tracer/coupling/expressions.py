@@ -189,19 +189,20 @@ class ExpressionScanner:
             )
         )
         made = name if name[:1].isupper() else None
+        told = self._class_of(node.args[0].value) if node.args and node.args[0].name is None else None
         if isinstance(func, s.Name) and func.id == self._first:
             made = self._classes.get(func.id)  # cls(...) in a class method
         for arg in node.args:
             if arg.name is not None and arg.name not in ("*", "**"):
-                self._keyword(arg.name, arg.value, made, name, line)
+                self._keyword(arg.name, arg.value, made, told, line)
             self._expression(arg.value, line)
 
-    def _keyword(self, name: str, value: s.Expr, made: str | None, callee: str, line: int) -> None:
-        """A keyword sets a field of a new object, or an argument of the server that a helper is told to set."""
+    def _keyword(self, name: str, value: s.Expr, made: str | None, told: str | None, line: int) -> None:
+        """A keyword sets a field of a new object, or of the server's arguments that a helper is handed to change."""
         if made is not None:
             self._file(name, made, made, _line(value, line), "keyword", value)
-        elif name.startswith("speculative_") and self._words.is_config(name):
-            self._file(name, callee, None, _line(value, line), "keyword", value)
+        elif told in self._words.args_classes:
+            self._file(name, told, told, _line(value, line), "keyword", value)
 
     # --- records ----------------------------------------------------------------------------------------
 

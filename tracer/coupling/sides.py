@@ -45,8 +45,9 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
     worker = {p: calls.reach(entries[p], SPEC, p, handlers, above) for p in made.paths}
     others = calls.reach(entries["others"], SPEC, None, handlers, above)
     start = calls.reach(roots, SPEC, None, frozenset(loops))
+    start_only = start - calls.reach(roots, PLAIN, None, frozenset(loops))
     admission = calls.reach(handlers & set(made.facts), SPEC)
-    args = words.names("config_gate", "args_classes")
+    args = words.spec.args_classes
     for fn in made.fns.values():
         paths = {p for p in made.paths if fn.id in scheduler[p] or fn.id in worker[p]}
         shared = fn.id in target or fn.id in target_spec
@@ -62,7 +63,9 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
         fn.side = _side(fn.id, plain, target, bool(paths) or fn.id in others or shared)
         fn.in_worker = any(fn.id in reached for reached in worker.values())
         if fn.side == u.SCHEDULER and not paths and fn.id not in loops:
-            _mark_plain(made, fn.id)
+            _mark(made, fn.id, PLAIN)
+        elif fn.id in start_only and STEP not in phases:
+            _mark(made, fn.id, SPEC)
         fn.other = fn.side == u.WORKER and not paths and not shared
     for role, ids in entries.items():
         for entry in ids:
@@ -79,12 +82,12 @@ def _run_batches(made: u.Universe, entries: frozenset[str]) -> frozenset[str]:
     return frozenset(c for c in callers if made.fns[c].cls in made.scheduler_classes)
 
 
-def _mark_plain(made: u.Universe, function: str) -> None:
-    """What only a plain step runs is plain, whatever its own conditions leave open."""
+def _mark(made: u.Universe, function: str, regime: str) -> None:
+    """What runs in one regime only belongs to it, whatever its own conditions leave open."""
     facts = made.facts[function]
     for items in (facts.accesses, facts.calls, facts.mentions, facts.refusals):
         for item in items:
-            item.regime = item.regime or PLAIN
+            item.regime = item.regime or regime
 
 
 def _event_loops(made: u.Universe, calls: Graph) -> dict[str, frozenset[str]]:

@@ -35,7 +35,7 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
     patterns = frozenset(p for table in vocabulary.coupling.values() for p in table.get("classes", ()))
     wanted = {f.id for f in program.functions.values()}
-    args = vocabulary.names("config_gate", "args_classes")
+    args = vocabulary.spec.args_classes
     wanted |= {
         i
         for i, info in infos.items()

@@ -221,7 +221,7 @@ class Universe:
         """Whether a function works on the server's arguments when it starts: a method, or a helper that takes them."""
         known = self._args.get(fn.id)
         if known is None:
-            classes = self.vocabulary.names("config_gate", "args_classes")
+            classes = self.vocabulary.spec.args_classes
             known = self.is_a(fn.cls, classes) or (
                 fn.cls is None and not fn.per_step and any(annotation_class(p.annotation) in classes for p in fn.params)
             )

@@ -35,6 +35,7 @@ class SpecVocabulary:
     overlap_fields: frozenset[str]
     no_overlap_fields: frozenset[str]
     adaptive_config: frozenset[str]
+    args_classes: frozenset[str]
 
     def is_config(self, name: str) -> bool:
         """Whether a name is a speculative configuration value."""

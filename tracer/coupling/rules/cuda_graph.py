@@ -202,7 +202,7 @@ class CudaGraph(Rule):
     def _sizes(self, universe: Universe) -> Iterator[Finding]:
         """Batch sizes to capture that the configuration chooses by the algorithm."""
         names = universe.fields("cuda_graph", "sizes")
-        args = universe.vocabulary.names("config_gate", "args_classes")
+        args = universe.vocabulary.spec.args_classes
         chosen = [
             a for a in universe.written(names) if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
         ]
