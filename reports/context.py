@@ -15,6 +15,8 @@ HUES = 12
 """Colours that the style sheet has for components; with more components they come round again."""
 UNNAMED = "other"
 
+SYMBOLS = ("topk", "num_steps", "num_draft_tokens", "page_size")
+"""Symbols of formulas that a server's configuration fixes."""
 PAGE_LINES = 6000
 """Lines of source on one module page, which keeps it well below 3 MB."""
 
@@ -102,11 +104,20 @@ class Context:
 
     @cached_property
     def given(self) -> dict[str, int]:
-        """Numbers to evaluate formulas with at first: the configuration of the first run that says one."""
+        """Numbers to evaluate formulas with at first: the configuration of the first run that says one.
+
+        A formula's symbol is an option's name without what comes before it: ``topk`` of ``speculative_eagle_topk``.
+        """
         for run in self.runs:
-            numbers = {name: value for name, value in run.config.items() if isinstance(value, int)}
-            if numbers:
-                return numbers
+            numbers = {name: value for name, value in run.config.items() if type(value) is int}
+            found = {
+                symbol: numbers[prefix + symbol]
+                for symbol in SYMBOLS
+                for prefix in ("", "speculative_", "speculative_eagle_")
+                if prefix + symbol in numbers
+            }
+            if found:
+                return found
         return {}
 
     def place_file(self, place: Place) -> str:

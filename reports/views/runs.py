@@ -12,6 +12,8 @@ from sgltrace.reports.links import addresses
 from sgltrace.reports.views.chart import Chart, Series, chart
 from sgltrace.reports.views.common import FunctionLink, function_link
 
+TELLING = ("spec", "topk", "num_", "graph", "page", "overlap", "model", "attention_backend", "tp_size", "dp_size")
+"""What is in the names of options that a reader wants at once."""
 LAST = 12
 """Steps shown before the end."""
 
@@ -49,6 +51,9 @@ class RunPage:
     tensors: list[Observed]
     refuted: int
     last: list[Step]
+    config: list[tuple[str, int | str | None]]
+    """Options that concern speculation, graphs, pages or scheduling by their names."""
+    other_config: list[tuple[str, int | str | None]]
     edges: int
     missing: list[EdgeRow]
 
@@ -74,12 +79,18 @@ def _page(context: Context, run: Run, file: str) -> RunPage:
         tensors=tensors,
         refuted=sum(seen.verdict == "refuted" for seen in tensors),
         last=sorted(run.steps, key=lambda step: (step.number, step.rank))[-LAST * max(1, len(run.ranks)) :],
+        config=[item for item in sorted(run.config.items()) if _telling(*item)],
+        other_config=[item for item in sorted(run.config.items()) if not _telling(*item)],
         edges=len(run.edges),
         missing=[
             EdgeRow(function_link(context, caller), function_link(context, callee), count)
             for caller, callee, count in sorted(run.missing_edges, key=lambda edge: (-edge[2], edge[0], edge[1]))
         ],
     )
+
+
+def _telling(name: str, value: int | str | None) -> bool:
+    return value not in (None, "") and any(word in name for word in TELLING)
 
 
 def _charts(run: Run) -> list[Chart | None]:
