@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote as _quote
 
 from markupsafe import Markup
 
@@ -13,6 +14,8 @@ from sgltrace.errors import UsageError
 from sgltrace.model import Source
 from sgltrace.reports.text import ROOT, file_name, visible
 
+quote = lru_cache(maxsize=100_000)(_quote)
+"""Quoting for addresses; the same files and names come again and again."""
 EDITORS = {
     "vscode": "vscode://file/{path}:{line}",
     "cursor": "cursor://file/{path}:{line}",

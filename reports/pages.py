@@ -13,7 +13,7 @@ from sgltrace.reports.links import anchor
 from sgltrace.reports.site import Site, script_safe
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.compare import compare
-from sgltrace.reports.views.fields import field_addresses, field_lines, field_pages
+from sgltrace.reports.views.fields import FieldPages, field_addresses, field_lines
 from sgltrace.reports.views.functions import ModuleLine
 from sgltrace.reports.views.graph import graph_data
 from sgltrace.reports.views.lanes import lanes
@@ -132,7 +132,7 @@ def _points_and_fields(context: Context, site: Site) -> None:
     rows = field_lines(context, addresses)
     classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
     site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
-    for page in field_pages(context, crossing):
+    for page in FieldPages(context, site.env, crossing).pages():
         site.page(page.file, "field_class.html", page="fields", view=page)
 
 

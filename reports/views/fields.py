@@ -5,30 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jinja2
 from markupsafe import Markup
 
-from sgltrace.model import Access, Field
+from sgltrace.model import Access, Field, Guard
 from sgltrace.reports.context import Context
+from sgltrace.reports.graph import short
 from sgltrace.reports.links import addresses, page_link
+from sgltrace.reports.site import breakable
 from sgltrace.reports.text import file_name
-from sgltrace.reports.views.common import FunctionLink, GuardText, function_link, guard_texts
+from sgltrace.reports.views.common import guard_texts
 
 PAGE = 1200
 """Accesses on one page; a class with more goes on on the next."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class AccessRow:
-    """One write or read."""
+    """One write or read. There are tens of thousands, so what many share is rendered once."""
 
-    function: FunctionLink
-    line: int
+    where: Markup
+    """The link to the line."""
     kind: str
     expression: str
     shape: str | None
-    guards: list[GuardText]
-    phases: list[str]
-    paths: list[str]
+    guards: Markup
+    when: str
 
 
 @dataclass(frozen=True)
@@ -114,12 +116,53 @@ def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLin
     ]
 
 
-def field_pages(context: Context, points: dict[str, list[tuple[Markup, str]]]) -> Iterator[FieldsPage]:
-    """The pages of each class. ``points`` gives the coupling points (link, title) that cross through a field."""
-    for cls, files in _pages(context).items():
-        for number, (file, fields) in enumerate(files.items(), 1):
-            sections = [_section(context, field, points) for field in fields]
-            yield FieldsPage(cls, fields[0].role.replace("_", " "), file, number, list(files), sections)
+class FieldPages:
+    """Makes the pages of each class one at a time."""
+
+    def __init__(self, context: Context, env: jinja2.Environment, points: dict[str, list[tuple[Markup, str]]]) -> None:
+        """``points`` gives the coupling points (link, title) that cross through a field."""
+        self._context = context
+        self._macros = env.get_template("macros.html").module
+        self._points = points
+        self._conditions: dict[tuple[Guard, ...], Markup] = {}
+
+    def pages(self) -> Iterator[FieldsPage]:
+        """All pages, by class."""
+        for cls, files in _pages(self._context).items():
+            for number, (file, fields) in enumerate(files.items(), 1):
+                sections = [self._section(field) for field in fields]
+                yield FieldsPage(cls, fields[0].role.replace("_", " "), file, number, list(files), sections)
+
+    def _section(self, field: Field) -> FieldSection:
+        short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"
+        return FieldSection(
+            name=field.field,
+            anchor=file_name(field.field),
+            writes=[self._row(access) for access in field.writes],
+            reads=[self._row(access) for access in field.reads],
+            points=self._points.get(f"{field.cls}.{field.field}") or self._points.get(short_name, []),
+        )
+
+    def _row(self, access: Access) -> AccessRow:
+        return AccessRow(
+            where=self._where(access),
+            kind=access.kind,
+            expression=access.expression,
+            shape=access.shape,
+            guards=self._guards(access),
+            when=" ".join((*access.paths, ", ".join(access.phase))),
+        )
+
+    def _where(self, access: Access) -> Markup:
+        url = self._context.links.line(access.function, access.line)
+        text = f'{breakable(short(access.function))}<span class="at">{int(access.line)}</span>'
+        return Markup(f'<a class="fn" href="{url}">{text}</a>' if url else f'<span class="fn">{text}</span>')
+
+    def _guards(self, access: Access) -> Markup:
+        key = tuple(access.guards)
+        if key not in self._conditions:
+            self._conditions[key] = self._macros.guards(guard_texts(access.guards))  # type: ignore[attr-defined]
+        return self._conditions[key]
 
 
 def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
@@ -149,30 +192,6 @@ def _parts(fields: list[Field]) -> list[list[Field]]:
         parts[-1].append(field)
         count += size
     return parts
-
-
-def _section(context: Context, field: Field, points: dict[str, list[tuple[Markup, str]]]) -> FieldSection:
-    short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"
-    return FieldSection(
-        name=field.field,
-        anchor=file_name(field.field),
-        writes=[_row(context, access) for access in field.writes],
-        reads=[_row(context, access) for access in field.reads],
-        points=points.get(f"{field.cls}.{field.field}") or points.get(short_name, []),
-    )
-
-
-def _row(context: Context, access: Access) -> AccessRow:
-    return AccessRow(
-        function=function_link(context, access.function, access.line),
-        line=access.line,
-        kind=access.kind,
-        expression=access.expression,
-        shape=access.shape,
-        guards=guard_texts(access.guards),
-        phases=access.phase,
-        paths=access.paths,
-    )
 
 
 def _functions(accesses: list[Access], path: str) -> int:

@@ -70,6 +70,8 @@ class FunctionPart:
     id: str
     name: str
     anchor: str
+    fragment: Markup
+    """The anchor as it stands in an address."""
     line: int
     end_line: int
     phases: list[str]
@@ -144,6 +146,7 @@ class ModulePages:
             id=function.id,
             name=short(function.id),
             anchor=anchor(function.id),
+            fragment=Markup((context.links.function(function.id) or "").rpartition("#")[2]),
             line=function.line,
             end_line=function.end_line,
             phases=function.phase,
