@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,6 +16,8 @@ _ORDER = {HARD: 2, SOFT: 1, NONE: 0}
 
 PLACES = 14
 """The most functions that one side of a point names."""
+ALIKE = 4
+"""The most functions of one name among them: one method of many backends says the same thing many times."""
 LINES = 4
 """The most lines that it names of one function."""
 
@@ -99,7 +102,15 @@ def trim(universe: Universe, found: Iterable[Site], most: int = PLACES) -> list[
         return (-score, function, fn.line)
 
     out: list[Site] = []
-    for _, items in sorted(by_function.items(), key=value)[:most]:
+    named: Counter[str] = Counter()
+    order = sorted(by_function.items(), key=value)
+    chosen = []
+    for function, items in order:
+        name = universe.fns[function].name
+        named[name] += 1
+        if named[name] <= ALIKE or name == "__init__":
+            chosen.append((function, items))
+    for _, items in chosen[:most]:
         lines: dict[int, Site] = {}
         for item in sorted(items, key=lambda s: (-s.weight, s.line)):
             lines.setdefault(item.line, item)

@@ -215,6 +215,8 @@ class Universe:
             score -= 10
         if fn.other or self.elsewhere(fn):
             score -= 25
+        if fn.cls is not None and self.is_a(fn.cls, self.vocabulary.names("attention", "usual")):
+            score += 3
         return score
 
     def is_args(self, fn: Fn) -> bool:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Branch
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import BATCHES, DRAFTS, callers, held_by, is_copy, spec_writes, step_reads
-from sgltrace.coupling.regime import BATCH
+from sgltrace.coupling.query import (
+    BATCHES,
+    DRAFTS,
+    callers,
+    calls_on,
+    held_by,
+    is_copy,
+    spec_writes,
+    step_reads,
+    targets,
+)
+from sgltrace.coupling.regime import BATCH, last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.widths import width_reads, widths_of
 from sgltrace.coupling.wording import reads_of, show, writes_of
+from sgltrace.index import syntax as s
 
 
 class Attention(Rule):
@@ -25,7 +37,7 @@ class Attention(Rule):
         yield from self._positions(universe)
         yield from self._multi_step(universe)
         yield from self._captured(universe, attention)
-        yield from self._modes(universe, attention)
+        yield from self._chosen(universe, attention)
 
     def _attached(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
         infos = universe.vocabulary.spec.info_fields
@@ -160,7 +172,6 @@ class Attention(Rule):
             for a in width_reads(universe)
             if a.function in attention and universe.fn(a).at_start and not universe.fn(a).per_step
         ]
-        modes = universe.vocabulary.spec.spec_modes
         branches = [
             b
             for b in universe.branches
@@ -168,6 +179,13 @@ class Attention(Rule):
             and b.reading.scope == BATCH
             and universe.fn(b).per_step
             and not _asks_for(b, universe.vocabulary.spec.info_fields)
+        ]
+        asked = [
+            (c, fn)
+            for c in calls_on(universe, universe.vocabulary.spec.info_fields)
+            if c.function in attention
+            for fn in targets(universe, c)
+            if universe.fn(c).per_step
         ]
         if not (start or bound) or not branches:
             return
@@ -180,8 +198,10 @@ class Attention(Rule):
             title="Backends lay out verify metadata for a fixed number of draft tokens",
             producers=sites(start, lambda m: f"takes {m.name}", 4)
             + sites(bound, writes_of, 4)
-            + sites(laid, reads_of, 5),
-            consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 4),
+            + sites(laid, reads_of, 5)
+            + [of(fn, "gives a backend the indices of its stage", 6) for _, fn in asked],
+            consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 4)
+            + sites([c for c, _ in asked], "takes the indices from the draft state", 6),
             binding_time="process start",
             why=(
                 "Query lengths, masks and index buffers of verify and draft-extend are sized when "
@@ -197,45 +217,56 @@ class Attention(Rule):
             formula="query lengths: num_draft_tokens a request",
             weight=1,
         )
-        del modes
 
-    def _modes(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
-        """The forward mode is rewritten by each stage and read by the scheduler after."""
-        mode_enums = universe.vocabulary.spec.mode_enums
-        writes = [
-            a
-            for a in universe.writes.get("forward_mode", ())
-            if universe.fn(a).side == WORKER and universe.fn(a).per_step and a.how != "keyword"
-        ]
-        writes = held_by(universe, writes, ("scheduler_batch", "worker_batch"))
-        reads = [
-            a for a in step_reads(universe, {"forward_mode"}, (SCHEDULER,)) if universe.role(a.cls) == "scheduler_batch"
-        ]
-        forward = [
-            a for a in step_reads(universe, {"forward_mode"}, (TARGET,)) if universe.role(a.cls) == "forward_batch"
-        ]
-        if not writes or not (reads or forward):
+    def _chosen(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
+        """Backends that the configuration of speculation chooses, for the process or for a stage."""
+        config = [b for b in universe.branches if _asks_config(universe, b)]
+        factories = {c.function for name in _made_backends(universe, attention) for c in universe.calls.get(name, ())}
+        stages = [b for b in config if b.function in attention and _picks(universe, b)]
+        if not stages:
             return
-        reason = "the off step must leave the batch in decode mode, and its forward copy must not be a verify"
+        inits = {universe.fn(b).cls for b in stages}
+        starts = [b for b in config if b.function in factories or universe.fn(b).cls in inits]
+        starts = [b for b in starts if not universe.fn(b).per_step]
+        made = [fn for fn in universe.fns.values() if fn.cls in inits and fn.name == "__init__"]
+        reason = "an off step decodes with the decode backend, whose graph state may never have been made"
         yield Finding(
-            kind="forward_mode",
-            title="Each stage rewrites the batch's forward mode, and the scheduler reads what is left",
-            producers=sites(writes, writes_of, 5),
-            consumers=sites(reads, reads_of, 4) + sites(forward, reads_of, 2),
-            binding_time="per step",
+            kind=self.kind,
+            title="Which of two attention backends runs is chosen by the speculative stage",
+            producers=sites(starts, lambda b: f"decides by {show(b.test)}", 5)
+            + [of(fn, "holds a backend for each kind of stage", 5) for fn in made],
+            consumers=sites(stages, lambda b: f"decides by {show(b.test)}", 5)
+            + [of(c, "runs what is chosen", 3) for b in stages for c in callers(universe, universe.fn(b))],
+            binding_time="process start",
             why=(
-                "Verify and the draft's extend put modes of their own on the batch. What is left "
-                "decides how results are processed, which graph runs, and which metadata is built: "
-                "verify counts as an extend in many of these questions."
+                "With different backends for prefill and decode, verify and the draft's extend run on the one that a "
+                "configuration value names; graphs are prepared for that one alone."
             ),
-            refactor="Keep DECODE on the scheduler's batch in an off step; set other modes only on forward copies.",
-            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify sets and restores it")},
-            formula=" -> ".join(["DECODE", *sorted(universe.vocabulary.spec.spec_modes)]),
-            fields=["ScheduleBatch.forward_mode"],
-            weight=3,
+            refactor="Prepare graph state for the decode backend too.",
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+            condition="different prefill and decode backends",
+            weight=1,
         )
-        del mode_enums
 
 
-def _asks_for(branch: object, infos: frozenset[str]) -> bool:
-    return bool(set(branch.reading.atoms) & infos)  # type: ignore[attr-defined]
+def _asks_for(branch: Branch, infos: frozenset[str]) -> bool:
+    return bool(set(branch.reading.atoms) & infos)
+
+
+def _asks_config(universe: Universe, branch: Branch) -> bool:
+    return any(universe.vocabulary.spec.is_config(atom) for atom in branch.reading.atoms)
+
+
+def _picks(universe: Universe, branch: Branch) -> bool:
+    """Whether a backend's step function gives back one of its backends, as the configuration of speculation says."""
+    returned = [v for _, value, _ in universe.facts[branch.function].returns for v in _choices(value)]
+    own = len(returned) > 1 and all(isinstance(v, s.Attr) and last_name(v.value) == "self" for v in returned)
+    return own and _asks_config(universe, branch) and universe.fn(branch).per_step
+
+
+def _choices(value: s.Expr) -> list[s.Expr]:
+    return [*_choices(value.body), *_choices(value.orelse)] if isinstance(value, s.Cond) else [value]
+
+
+def _made_backends(universe: Universe, attention: set[str]) -> set[str]:
+    return {universe.fns[f].cls or "" for f in attention if universe.fns[f].name == "__init__"}

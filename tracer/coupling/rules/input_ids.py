@@ -33,8 +33,9 @@ class InputIds(Rule):
         yield Finding(
             kind=self.kind,
             title="The next input token lives on the draft state, not on the batch",
-            producers=sites(shared, writes_of, 5)
-            + sites([a for a in spec if universe.role(a.cls) != "forward_batch"], writes_of, 4)
+            producers=sites([a for a in spec if universe.role(a.cls) in BATCHES[:2]], writes_of, 6)
+            + sites(shared, writes_of, 4)
+            + sites([a for a in spec if a.field in tokens], writes_of, 4)
             + sites(spec, writes_of, 2),
             consumers=consumers,
             binding_time="per step",

@@ -10,7 +10,7 @@ from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
 from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -64,7 +64,9 @@ class KvAlloc(Rule):
                     for callee in targets(universe, call):
                         if callee.side == SCHEDULER and universe.calls and _allocates(universe, callee):
                             consumers.append(of(callee, "reserves the plain step's slots", 5))
-            consumers += sites(step_reads(universe, slots, ("target", "scheduler")), reads_of, 1)
+            reads = step_reads(universe, slots, (TARGET, SCHEDULER))
+            consumers += sites([a for a in reads if universe.role(universe.fn(a).cls) == "forward_batch"], reads_of, 3)
+            consumers += sites(reads, reads_of, 1)
             reason = (
                 f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
             )

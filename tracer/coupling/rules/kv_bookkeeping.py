@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Item
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, plain_writes, spec_writes, step_reads, targets
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, plain_writes, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -30,6 +30,13 @@ class KvBookkeeping(Rule):
             return
         reads = step_reads(universe, names, (SCHEDULER, WORKER))
         consumers = sites(reads, reads_of, 3) + sites(plain, writes_of, 5)
+        taken = {fn.id: fn for a in reads if universe.role((fn := universe.fn(a)).cls) == "request"}
+        consumers += [
+            of(c, "goes by what the request says of its KV", 4, call_line(universe, c, fn))
+            for fn in taken.values()
+            for c in callers(universe, fn)
+            if c.per_step
+        ]
         reason = "without speculation's writer a request's committed length stays behind the token that was made"
         yield Finding(
             kind=self.kind,

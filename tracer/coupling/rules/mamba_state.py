@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, decides, spec_writes, step_reads
+from sgltrace.coupling.query import call_line, callers, decides, spec_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
@@ -65,6 +65,12 @@ class MambaState(Rule):
         consumers += [of(fn, "copies the accepted step's state back", 5) for fn in updates]
         consumers += [
             of(c, "has the accepted states copied back", 4)
+            for fn in updates
+            for c in callers(universe, fn)
+            if c.side == WORKER
+        ]
+        producers += [
+            of(c, "has the accepted states copied back", 4, call_line(universe, c, fn))
             for fn in updates
             for c in callers(universe, fn)
             if c.side == WORKER

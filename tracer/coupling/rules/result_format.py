@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
-from sgltrace.coupling.query import held_by, is_copy, is_reset, paths_of, spec_writes
+from sgltrace.coupling.query import held_by, is_copy, is_reset, paths_of, spec_writes, start_writes
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
@@ -111,7 +111,10 @@ class ResultFormat(Rule):
             yield Finding(
                 kind=self.kind,
                 title=f"The token stride {late}",
-                producers=sites(writes, writes_of, 6) + sites(wide, writes_of, 3) + shapes,
+                producers=sites(writes, writes_of, 6)
+                + sites(wide, writes_of, 3)
+                + shapes
+                + _set_at_start(universe, source),
                 consumers=[
                     Site(fn.id, stride.line, f"cuts tokens at multiples of {show(source)}", 8),
                     *sites(
@@ -279,6 +282,13 @@ def _wide_values(universe: Universe, function: str) -> list[Site]:
             if isinstance(value, s.Seq) and len(value.items) >= 3:
                 out.append(Site(fn.id, line, "returns the flat tokens with their accept lengths", 5))
     return out
+
+
+def _set_at_start(universe: Universe, source: s.Expr) -> list[Site]:
+    """Where a worker's own stride is set, if it is one."""
+    names = {p.attr for p in s.descend(source) if isinstance(p, s.Attr)} & universe.vocabulary.spec.widths
+    roles = ("spec_worker", "draft_worker")
+    return sites([a for a in start_writes(universe, names) if universe.role(a.cls) in roles], writes_of, 4)
 
 
 def _line_of_stride(universe: Universe, function: str, source: s.Expr) -> list[Site]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import paths_of, spec_writes, start_writes, step_reads
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import callers, paths_of, spec_writes, start_writes, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -32,7 +32,13 @@ class StreamOrder(Rule):
                 kind=self.kind,
                 title=f"The scheduler waits for {name}, which speculation records",
                 producers=sites(writes, writes_of, 6),
-                consumers=sites(waited, reads_of, 5),
+                consumers=sites(waited, reads_of, 5)
+                + [
+                    of(c, "waits for it before it goes on", 3)
+                    for fn in {a.function: universe.fn(a) for a in waited if a.how == "call"}.values()
+                    for c in callers(universe, fn)
+                    if c.per_step
+                ],
                 binding_time="per step",
                 why=(
                     "The next batch is prepared while the last is still running. What keeps it from "

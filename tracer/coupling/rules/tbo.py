@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import decides, step_reads
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, step_reads
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 from sgltrace.coupling.wording import reads_of
@@ -45,6 +45,12 @@ class TwoBatchOverlap(Rule):
             title="Two-batch overlap cuts a batch by the tokens of its speculative stage",
             producers=producers,
             consumers=sites([a for a in flags if a.function not in inside], reads_of, 4)
+            + [
+                of(c, "cuts by it", 4, call_line(universe, c, universe.fns[f]))
+                for f in sorted({p.function for p in producers})
+                for c in callers(universe, universe.fns[f])
+                if c.id in inside and c.per_step
+            ]
             + sites(flags, reads_of, 3)
             + sites(list(reads), reads_of, 2),
             binding_time="per step",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, site, sites
 from sgltrace.coupling.query import calls_on, decides, paths_of, start_writes, targets
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -43,6 +44,14 @@ class WorkerDispatch(Rule):
         producers = sites(writes, writes_of, 6)
         for function in sorted({a.function for a in writes}):
             producers += decides(universe, function, lines)
+        made = universe.vocabulary.roles.get("spec_worker", frozenset())
+        producers += [
+            Site(function, line, "gives the class of the worker", 4)
+            for function, facts in sorted(universe.facts.items())
+            if universe.fns[function].cls in universe.vocabulary.spec.algorithm_enums
+            for line, value, _ in facts.returns
+            if last_name(value) in made
+        ]
         reason = "a batch cannot be sent to the target worker: the worker is fixed for the process"
         yield Finding(
             kind=self.kind,
