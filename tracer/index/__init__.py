@@ -1,4 +1,4 @@
-"""Facts, resolution and call graph. ``build`` makes the index, ``analyse`` the resolved program that it is made from."""
+"""Facts, resolution and call graph. ``build`` makes the index, ``analyse`` the resolved program behind it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,6 @@ class Annotation:
     """Whether it names something of torch's, which no function of the tree is."""
 
 
-
 def read_annotation(engine: Engine, expression: s.Expr, scope: Scope) -> Annotation:
     """The meaning of an annotation where it stands; kept, so that its containers are always the same."""
     key = id(expression)
@@ -157,11 +156,10 @@ def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
     containers = any(type(value) is Container for value in annotation.values)
 
     def transform(value: Value) -> Value | None:
-        kind = type(value)
-        if kind is Instance:
-            return value if any(cls in engine.classes.mro(value.cls) for cls in classes) else None  # type: ignore[union-attr]
-        if kind is Container:
+        if isinstance(value, Instance):
+            return value if any(cls in engine.classes.mro(value.cls) for cls in classes) else None
+        if isinstance(value, Container):
             return value if containers else None
-        return None if tensor and kind in (Bound, FunctionRef) else value
+        return None if tensor and isinstance(value, (Bound, FunctionRef)) else value
 
     return transform

@@ -10,13 +10,14 @@ from sgltrace import __version__
 from sgltrace.files import user_cache_dir
 from sgltrace.index import syntax as s
 from sgltrace.index.collection import no_collection
-from sgltrace.index.engine import Engine, Site
+from sgltrace.index.engine import Engine
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.facts import Facts
 from sgltrace.index.phases import Phases
 from sgltrace.index.program import Program, line_of
 from sgltrace.index.roles import find_cast, find_processes
 from sgltrace.index.text import text
+from sgltrace.index.uses import Site
 from sgltrace.index.vocabulary import roles
 from sgltrace.model import CallEdge, CallSite, Function, Index, SkippedFile, Unresolved
 from sgltrace.progress import Progress
@@ -39,6 +40,7 @@ class IndexOptions:
 
 def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Program:
     """Resolve the program from its entry points. Raises InputError where the tree has no speculative worker."""
+
     def outlined(module: str) -> bool:
         return roles().is_outlined(module) and not _below(module, options.whole)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.modules import dotted
-from sgltrace.index.values import ClassRef, External, Node, Solver, Value
+from sgltrace.index.values import ClassRef, External, FunctionRef, Node, Solver, Value
 
 _ENUMS = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
 _DATACLASSES = {"dataclass", "dataclass_transform", "define", "attrs"}
@@ -67,8 +67,8 @@ class Classes:
             name = dotted(decorator.func if isinstance(decorator, s.Call) else decorator)
             if name is not None and name.rpartition(".")[2] in _DATACLASSES:
                 cls.is_dataclass = True
-        if last & _RECORDS:
-            cls.is_dataclass = True
+        cls.is_dataclass |= bool(last & _RECORDS)
+        cls.is_record = "NamedTuple" in last
 
     def makes_init(self, cls: ClassInfo) -> bool:
         """Whether ``__init__`` is made from the fields of the class or of a base, not written."""
@@ -102,6 +102,16 @@ class Classes:
             if node is not None:
                 return owner, node
         return None
+
+    def methods(self, cls: ClassInfo, name: str) -> list[FunctionInfo]:
+        """The functions of the tree that lookup on an object finds under a name."""
+        found = self.lookup(cls, name)
+        return [v.function for v in found[1].values if isinstance(v, FunctionRef)] if found is not None else []
+
+    def record_fields(self, cls: ClassInfo) -> list[str]:
+        """The fields of a dataclass or the like, in the order of its constructor's parameters."""
+        owners = [owner for owner in reversed(self.mro(cls)) if owner.is_dataclass or owner is cls]
+        return list(dict.fromkeys(name for owner in owners for name in owner.annotations))
 
     def field(self, cls: ClassInfo, name: str) -> Node:
         """What is written to a field through a receiver of that very class, and what is declared for it there."""

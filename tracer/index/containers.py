@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
+from sgltrace.index.uses import Args, Site, Use
 from sgltrace.index.values import OPAQUE, Container, Method, Node, Text, Value
 
 if TYPE_CHECKING:
-    from sgltrace.index.engine import Engine, Site
+    from sgltrace.index.engine import Engine
 
 _PUT = {"append", "add", "appendleft", "put", "put_nowait", "push"}
 _TAKE = {"pop", "popleft", "get", "get_nowait", "popitem", "peek", "__getitem__"}
@@ -55,7 +56,14 @@ def call_method(engine: Engine, site: Site, method: Method) -> None:
     if name == "sort":
         for key, node in site.args:
             if key == "key":
-                engine.callback(site, node, [(None, container.whole)])
+                callback(engine, site, node, [(None, container.whole)])
+
+
+def callback(engine: Engine, use: Use, node: Node, args: Args, result: Node | None = None) -> None:
+    """Something outside the tree calls what is in ``node`` with known arguments."""
+    from sgltrace.index.calls import call
+
+    call(engine, Site(use.function, use.expressions[0], node, args, result if result is not None else Node()))
 
 
 def _take(engine: Engine, site: Site, container: Container) -> None:
@@ -98,17 +106,17 @@ def _add_pair(engine: Engine, container: Container, value: Value) -> None:
 
 
 def _view(engine: Engine, container: Container, name: str, node: Node) -> Container:
-    view = engine.views.get((container, name))
+    view = engine.interned.views.get((container, name))
     if view is None:
-        view = engine.views[container, name] = Container("list")
+        view = engine.interned.views[container, name] = Container("list")
         engine.solver.link(node, view.element)
     return view
 
 
 def _pairs(engine: Engine, container: Container) -> Container:
-    view = engine.views.get((container, "items"))
+    view = engine.interned.views.get((container, "items"))
     if view is None:
-        view = engine.views[container, "items"] = Container("list")
+        view = engine.interned.views[container, "items"] = Container("list")
         pair = Container("tuple")
         engine.solver.link(container.keys, pair.item(0))
         engine.solver.link(container.whole, pair.item(1))

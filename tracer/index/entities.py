@@ -16,16 +16,16 @@ class Scope:
     """
 
     __slots__ = (
+        "declared",
+        "definitions",
         "function",
+        "globals",
         "is_class",
         "module",
         "names",
         "owner",
         "parent",
         "weak",
-        "declared",
-        "definitions",
-        "globals",
     )
 
     def __init__(
@@ -62,6 +62,7 @@ class ModuleInfo:
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.ref = ModuleRef(name)
+        self.is_outline = facts.is_outline
         self.body = FunctionInfo(self, "<module>", "<module>", None, self.scope)
 
 
@@ -90,6 +91,8 @@ class ClassInfo:
         self.instantiated = False
         self.assumed = False
         self.is_dataclass = False
+        self.is_record = False
+        """Whether its objects are tuples of its fields (NamedTuple)."""
         self.is_enum = False
         self.made_constructor: FunctionInfo | None = None
 
@@ -133,10 +136,11 @@ class FunctionInfo:
         self.nodes: dict[int, Node] = {}
         self.nested: dict[int, FunctionInfo] = {}
         self.kept: list[s.Expr] = []
-        self.decorators: tuple[str, ...] = ()
         self.kind = "method" if owner is not None else "function"
         self.is_property = False
         self.is_abstract = False
+        self.is_kernel = False
+        """Whether it is launched as ``kernel[grid](...)``."""
         self.is_wrapper = False
         """A nested function or ``__call__`` that takes anything: it hands on what it is given to what it wraps."""
         self.fell_back = False

@@ -7,13 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
-from sgltrace.index.containers import merge
+from sgltrace.index.attributes import load, store
+from sgltrace.index.binding import functions_only, is_function
+from sgltrace.index.calls import call, invoke
+from sgltrace.index.containers import callback, merge
+from sgltrace.index.elements import iterate, special_method
+from sgltrace.index.entities import FunctionInfo
+from sgltrace.index.uses import Args, Site, Use
 from sgltrace.index.values import (
     EXTERNAL,
     OPAQUE,
     Bound,
-    ClassRef,
     Container,
+    Decorated,
     External,
     FunctionRef,
     Instance,
@@ -22,24 +28,50 @@ from sgltrace.index.values import (
     Partial,
     Text,
     Value,
-    constant,
 )
 
 if TYPE_CHECKING:
-    from sgltrace.index.engine import Args, Engine, Site
-    from sgltrace.index.lower import Reader
+    from sgltrace.index.engine import Engine
+    from sgltrace.index.expressions import ExpressionReader
 
 Model = Callable[["Engine", "Site"], None]
 
 
 def passes_on(decorator: Node) -> bool:
     """Whether a decorator is from outside the tree: those are taken to leave the function what it is."""
-    return decorator.fixed and all(type(value) is External for value in decorator.values)
+    return bool(decorator.values) and all(isinstance(value, External) for value in decorator.values)
 
 
-def call_external(engine: Engine, site: Site, path: str) -> None:
-    """A call of something outside the tree, found while values flow."""
-    engine.solver.link(engine.external_call(site.function, site.expressions[0], path, site.args), site.result)
+def call_external(engine: Engine, function: FunctionInfo, expression: s.Expr | s.Stmt, path: str, args: Args) -> Node:
+    """A call of something outside the tree, by its dotted name: the node of what it returns."""
+    model = _MODELS.get(path)
+    if model is not None:
+        site = Site(function, expression, EXTERNAL, args, Node())
+        model(engine, site)
+        return site.result
+    if not path.startswith(_INERT):
+        for name, node in args:
+            if name not in ("*", "**") and (not node.fixed or is_function(node)):
+                engine.solver.watch(node, partial(_escape, engine, Use(function, expression)))
+        if args and args[0][0] is None and is_function(args[0][1]):
+            result = Node(transform=functions_only)  # most likely wrapped: torch.compiler.disable(f)
+            engine.solver.link(args[0][1], result)
+            return result
+    return EXTERNAL
+
+
+_INERT = ("inspect.", "logging.", "typing.", "warnings.", "builtins.print", "builtins.callable", "builtins.id")
+"""What is passed to these is looked at, not called."""
+
+
+def _escape(engine: Engine, use: Use, value: Value) -> None:
+    """A function that is handed to the outside may be called from there."""
+    if isinstance(value, (FunctionRef, Decorated)):
+        invoke(engine, use, value.function, None, [], Node(), "callback")
+    elif isinstance(value, Bound):
+        invoke(engine, use, value.function, value.receiver, [], Node(), "callback")
+    elif isinstance(value, Partial):
+        call(engine, Site(use.function, use.expressions[0], value.function, value.args, Node()))
 
 
 def _first(site: Site) -> Node | None:
@@ -55,6 +87,8 @@ def _same(engine: Engine, site: Site) -> None:
     nodes = _positional(site) or [node for _, node in site.args]
     if nodes:
         engine.solver.link(nodes[0], site.result)
+    else:
+        engine.solver.add(site.result, OPAQUE)  # torch.no_grad(), functools.lru_cache(maxsize=1)
 
 
 def _second(engine: Engine, site: Site) -> None:
@@ -65,15 +99,15 @@ def _second(engine: Engine, site: Site) -> None:
 
 def _collect(kind: str) -> Model:
     def model(engine: Engine, site: Site) -> None:
-        container = engine.container_at(site, kind)
+        container = engine.interned.container_at(site, kind)
         for name, node in site.args:
             if name is None:
                 if kind == "dict":
                     engine.solver.watch(node, partial(merge, engine, container))
                 else:
-                    engine.iterate(node, container.element, site)
+                    iterate(engine, node, container.element, site)
             elif name == "key":
-                engine.callback(site, node, [(None, container.element)])
+                callback(engine, site, node, [(None, container.element)])
             elif kind == "dict" and name == "**":
                 engine.solver.watch(node, partial(merge, engine, container))
             elif kind == "dict" and name != "*":
@@ -85,16 +119,16 @@ def _collect(kind: str) -> Model:
 
 def _empty(kind: str) -> Model:
     def model(engine: Engine, site: Site) -> None:
-        engine.solver.add(site.result, engine.container_at(site, kind))
+        engine.solver.add(site.result, engine.interned.container_at(site, kind))
 
     return model
 
 
 def _default_dict(engine: Engine, site: Site) -> None:
-    container = engine.container_at(site, "dict")
+    container = engine.interned.container_at(site, "dict")
     nodes = _positional(site)
     if nodes:
-        engine.callback(site, nodes[0], [], container.element)
+        callback(engine, site, nodes[0], [], container.element)
         for node in nodes[1:]:
             engine.solver.watch(node, partial(merge, engine, container))
     engine.solver.add(site.result, container)
@@ -102,23 +136,23 @@ def _default_dict(engine: Engine, site: Site) -> None:
 
 def _map(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
-    container = engine.container_at(site, "generator")
+    container = engine.interned.container_at(site, "generator")
     if nodes:
         elements: Args = []
         for node in nodes[1:]:
             element = Node()
-            engine.iterate(node, element, site)
+            iterate(engine, node, element, site)
             elements.append((None, element))
-        engine.callback(site, nodes[0], elements, container.element)
+        callback(engine, site, nodes[0], elements, container.element)
     engine.solver.add(site.result, container)
 
 
 def _filter(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
-    container = engine.container_at(site, "generator")
+    container = engine.interned.container_at(site, "generator")
     if len(nodes) > 1:
-        engine.iterate(nodes[1], container.element, site)
-        engine.callback(site, nodes[0], [(None, container.element)])
+        iterate(engine, nodes[1], container.element, site)
+        callback(engine, site, nodes[0], [(None, container.element)])
     engine.solver.add(site.result, container)
 
 
@@ -126,21 +160,21 @@ def _reduce(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
     if len(nodes) > 1:
         element = Node()
-        engine.iterate(nodes[1], element, site)
-        engine.callback(site, nodes[0], [(None, element), (None, element)], site.result)
+        iterate(engine, nodes[1], element, site)
+        callback(engine, site, nodes[0], [(None, element), (None, element)], site.result)
 
 
 def _take(engine: Engine, site: Site) -> None:
     """``next``, ``min``, ``max``: an element comes back."""
     nodes = _positional(site)
     if len(nodes) == 1:
-        engine.iterate(nodes[0], site.result, site)
+        iterate(engine, nodes[0], site.result, site)
     else:
         for node in nodes:
             engine.solver.link(node, site.result)
     for name, node in site.args:
         if name == "key":
-            engine.callback(site, node, [(None, site.result)])
+            callback(engine, site, node, [(None, site.result)])
 
 
 def _next(engine: Engine, site: Site) -> None:
@@ -155,30 +189,30 @@ def _next_of(engine: Engine, site: Site, value: Value) -> None:
     if type(value) is Container:
         engine.solver.link(value.whole, site.result)
     elif type(value) is Instance:
-        engine.dunder(value, "__next__", site, [], site.result)
+        special_method(engine, value, "__next__", site, [], site.result)
 
 
 def _enumerate(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
-    container, pair = engine.container_at(site, "generator"), engine.container_at(site, "tuple")
+    container, pair = engine.interned.container_at(site, "generator"), engine.interned.container_at(site, "tuple")
     if nodes:
         engine.solver.add(pair.item(0), OPAQUE)
-        engine.iterate(nodes[0], pair.item(1), site)
+        iterate(engine, nodes[0], pair.item(1), site)
     engine.solver.add(container.element, pair)
     engine.solver.add(site.result, container)
 
 
 def _zip(engine: Engine, site: Site) -> None:
-    container, row = engine.container_at(site, "generator"), engine.container_at(site, "tuple")
+    container, row = engine.interned.container_at(site, "generator"), engine.interned.container_at(site, "tuple")
     for i, node in enumerate(_positional(site)):
-        engine.iterate(node, row.item(i), site)
+        iterate(engine, node, row.item(i), site)
     engine.solver.add(container.element, row)
     engine.solver.add(site.result, container)
 
 
 def _partial(engine: Engine, site: Site) -> None:
     if site.args:
-        value = engine.partial_at(site, Partial(site.args[0][1], site.args[1:]))
+        value = engine.interned.partial_at(site, Partial(site.args[0][1], site.args[1:]))
         engine.solver.add(site.result, value)
 
 
@@ -187,7 +221,7 @@ def _special(name: str) -> Model:
 
     def react(engine: Engine, site: Site, value: Value) -> None:
         if type(value) is Instance:
-            engine.dunder(value, name, site, [], Node())
+            special_method(engine, value, name, site, [], Node())
 
     def model(engine: Engine, site: Site) -> None:
         node = _first(site)
@@ -218,7 +252,7 @@ def _getattr(engine: Engine, site: Site) -> None:
 
 def _getattr_named(engine: Engine, site: Site, base: Node, value: Value) -> None:
     if type(value) is Text:
-        engine.load(base, value.text, site, site.result)
+        load(engine, base, value.text, site, site.result)
 
 
 def _setattr(engine: Engine, site: Site) -> None:
@@ -230,7 +264,7 @@ def _setattr(engine: Engine, site: Site) -> None:
 
 def _setattr_named(engine: Engine, site: Site, base: Node, node: Node, value: Value) -> None:
     if type(value) is Text:
-        engine.store(base, value.text, node, site)
+        store(engine, base, value.text, node, site)
 
 
 def _import_module(engine: Engine, site: Site) -> None:
@@ -243,26 +277,18 @@ def _module_named(engine: Engine, site: Site, value: Value) -> None:
     if type(value) is Text and engine.modules.exists(value.text):
         engine.solver.add(site.result, engine.modules.ref(value.text))
     elif type(value) is ModulesOf and value.names:
-        engine.solver.add(site.result, engine.modules_of(value.package, False))
+        engine.solver.add(site.result, engine.interned.modules_of(value.package, False))
     else:
         engine.solver.add(site.result, OPAQUE)
 
 
 def _iter_modules(engine: Engine, site: Site) -> None:
-    container, row = engine.container_at(site, "generator"), engine.container_at(site, "tuple")
+    container, row = engine.interned.container_at(site, "generator"), engine.interned.container_at(site, "tuple")
     node = _first(site)
     if node is not None:
         engine.solver.link(node, row.item(1))
     engine.solver.add(container.element, row)
     engine.solver.add(site.result, container)
-
-
-def _callbacks(engine: Engine, site: Site) -> None:
-    """Functions that are handed to the outside may be called from there."""
-    for name, node in site.args:
-        if name not in ("*", "**"):
-            engine.escape(site, node)
-    engine.solver.add(site.result, OPAQUE)
 
 
 _MODELS: dict[str, Model] = {
@@ -274,45 +300,31 @@ _MODELS: dict[str, Model] = {
     "builtins.map": _map, "builtins.filter": _filter, "functools.reduce": _reduce, "builtins.min": _take,
     "builtins.max": _take, "builtins.next": _next, "builtins.enumerate": _enumerate, "builtins.zip": _zip,
     "functools.partial": _partial, "builtins.len": _special("__len__"), "builtins.str": _special("__str__"),
-    "builtins.repr": _special("__repr__"), "builtins.bool": _special("__bool__"), "builtins.hash": _special("__hash__"),
-    "builtins.int": _special("__int__"), "builtins.float": _special("__float__"), "builtins.type": _type_of,
-    "builtins.getattr": _getattr, "builtins.setattr": _setattr, "copy.copy": _same, "copy.deepcopy": _same,
-    "dataclasses.replace": _same, "typing.cast": _second, "torch.compile": _same, "torch.jit.script": _same,
+    "builtins.repr": _special("__repr__"), "builtins.bool": _special("__bool__"),
+    "builtins.hash": _special("__hash__"), "builtins.int": _special("__int__"),
+    "builtins.float": _special("__float__"), "builtins.type": _type_of, "builtins.getattr": _getattr,
+    "builtins.setattr": _setattr, "copy.copy": _same, "copy.deepcopy": _same, "dataclasses.replace": _same,
+    "typing.cast": _second, "torch.compile": _same, "torch.jit.script": _same,
     "importlib.import_module": _import_module, "pkgutil.iter_modules": _iter_modules,
     "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "torch.no_grad": _same,
-    "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same, "contextlib.contextmanager": _same,
-    "contextlib.nullcontext": _same, "torch.inference_mode": _same, "triton.jit": _same, "threading.Lock": _empty("lock"),
-    "torch.nn.ModuleList": _collect("list"), "torch.nn.Sequential": _collect("list"),
-    "torch.nn.ModuleDict": _collect("dict"), "builtins.staticmethod": _same, "builtins.classmethod": _same, "builtins.property": _same,
+    "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same,
+    "contextlib.contextmanager": _same, "contextlib.nullcontext": _same, "torch.inference_mode": _same,
+    "triton.jit": _same, "threading.Lock": _empty("lock"), "torch.nn.ModuleList": _collect("list"),
+    "torch.nn.Sequential": _collect("list"), "torch.nn.ModuleDict": _collect("dict"), "builtins.staticmethod": _same,
+    "builtins.classmethod": _same, "builtins.property": _same,
 }  # fmt: skip
 
 
-def _inert(engine: Engine, site: Site) -> None:
-    """What is passed is looked at, not called."""
-    engine.solver.add(site.result, OPAQUE)
+def _super(reader: ExpressionReader, expression: s.Call) -> Node:
+    return reader.super_()
 
 
-_INERT = ("inspect.", "logging.", "typing.", "warnings.", "builtins.print", "builtins.callable", "builtins.id")
-
-
-def model_of(path: str) -> Model:
-    """What a call of the external at a dotted path does."""
-    model = _MODELS.get(path)
-    if model is None:
-        model = _inert if path.startswith(_INERT) else _callbacks
-    return model
-
-
-def _super(reader: Reader, expression: s.Call) -> Node:
-    return reader.super_(expression)
-
-
-def _isinstance(reader: Reader, expression: s.Call) -> Node:
+def _isinstance(reader: ExpressionReader, expression: s.Call) -> Node:
     reader.arguments(expression)
     return EXTERNAL
 
 
-def _named_attribute(reader: Reader, expression: s.Call) -> Node | None:
+def _named_attribute(reader: ExpressionReader, expression: s.Call) -> Node | None:
     """``getattr(x, "name")`` and ``getattr(x, "name", default)`` with the name written out."""
     args = expression.args
     if len(args) not in (2, 3) or any(a.name is not None for a in args):
@@ -331,12 +343,10 @@ def _named_attribute(reader: Reader, expression: s.Call) -> Node | None:
     return result
 
 
-SPECIAL_FORMS: dict[str, Callable[[Reader, s.Call], Node | None]] = {
+SPECIAL_FORMS: dict[str, Callable[[ExpressionReader, s.Call], Node | None]] = {
     "builtins.super": _super,
     "builtins.isinstance": _isinstance,
     "builtins.issubclass": _isinstance,
     "builtins.hasattr": _isinstance,
     "builtins.getattr": _named_attribute,
 }
-
-__all__ = ["SPECIAL_FORMS", "Bound", "ClassRef", "FunctionRef", "call_external", "constant", "model_of", "passes_on"]

@@ -5,6 +5,7 @@ A file's facts depend on nothing but its bytes and ``FACTS_VERSION``, so two rel
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
+
 from sgltrace.files import write_atomically
 from sgltrace.index import syntax as s
 from sgltrace.sources import SourceTree, UndecodableSource, UnreadableFile, decode_source
@@ -55,7 +57,7 @@ class Facts:
                 self._begin(module)
 
     def get(self, module: str) -> s.ModuleFacts:
-        """The facts of a module of the tree, once: whoever asks keeps them. They have ``error`` where it is unreadable."""
+        """The facts of a module of the tree, once: whoever asks keeps them. ``error`` says why there are none."""
         if module not in self._ready and module not in self._pending:
             self._begin(module)
         future = self._pending.pop(module, None)
@@ -117,10 +119,10 @@ def parse_and_keep(source: str, kept: Path | None, outline: bool) -> bytes:
     from sgltrace.index.outline import without_bodies
     from sgltrace.index.parse import parse_source
 
-    data = s.encode(parse_source(without_bodies(source) if outline else source))
+    facts = parse_source(without_bodies(source) if outline else source)
+    facts.is_outline = outline
+    data = s.encode(facts)
     if kept is not None:
-        try:
+        with contextlib.suppress(OSError):  # without a cache the next run is slower, this one no worse
             write_atomically(kept, data)
-        except OSError:
-            pass  # a cache that cannot be written makes the next run slower and this one no worse
     return data

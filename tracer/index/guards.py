@@ -79,8 +79,8 @@ class Guards:
             case s.Match(subject=subject, cases=cases, line=line):
                 self._expression(subject, chain)
                 for case in cases:
-                    test = case.values[0] if case.values else case.guard
-                    inside = (*chain, Condition(test, True, line, "case"))
+                    asked = case.values[0] if case.values else case.guard
+                    inside = (*chain, Condition(asked, True, line, "case"))
                     for value in case.values:
                         self._expression(value, chain)
                     if case.guard is not None:

@@ -11,14 +11,25 @@ from collections.abc import Callable, Iterator
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
 from sgltrace.index.facts import Facts
-from sgltrace.index.values import ClassRef, External, FunctionRef, ModuleRef, Node, Solver, Value, constant
+from sgltrace.index.values import External, ModuleRef, Node, Solver, constant
 from sgltrace.sources import SourceTree
 
 
 class Modules:
-    """Reads and binds modules on demand. ``on_load`` is told of each new one."""
+    """Reads and binds modules on demand.
 
-    def __init__(self, tree: SourceTree, facts: Facts, solver: Solver, on_load: Callable[[ModuleInfo], None]) -> None:
+    ``on_load`` is told of each new one; ``ask`` calls a module's ``__getattr__`` for a name that it does not bind.
+    """
+
+    def __init__(
+        self,
+        tree: SourceTree,
+        facts: Facts,
+        solver: Solver,
+        on_load: Callable[[ModuleInfo], None],
+        ask: Callable[[ModuleInfo, FunctionInfo], Node],
+    ) -> None:
+        self._ask = ask
         self._tree = tree
         self._facts = facts
         self._solver = solver
@@ -96,19 +107,17 @@ class Modules:
         """What a name is bound to at the top of a module, or None where nothing binds it."""
         scope = module.scope
         pending = module.imports.pop(name, None)
+        node = scope.names.get(name)
         if pending is not None:
-            node = scope.names.get(name)
             if node is None and len(pending) == 1:
-                found = scope.names[name] = self.imported(*pending[0]) or Node()
-                return found
+                node = scope.names[name] = self.imported(*pending[0]) or Node()
+                return node
             if node is None:
                 node = scope.names[name] = name_node()
             for target, attribute in pending:
-                found = self.imported(target, attribute)
-                if found is not None:
-                    self._solver.link(found, node)
-            return node
-        node = scope.names.get(name)
+                bound = self.imported(target, attribute)
+                if bound is not None:
+                    self._solver.link(bound, node)
         if node is not None:
             return node
         for star in module.stars:
@@ -129,8 +138,8 @@ class Modules:
         found = self.lookup(module, attribute) if module is not None else None
         if found is None and self.exists(f"{target}.{attribute}"):
             return constant(self.ref(f"{target}.{attribute}"))
-        if found is None and module is not None and module.scope.names.get("__getattr__"):
-            return None
+        if found is None and module is not None and "__getattr__" in module.functions:
+            return self._ask(module, module.functions["__getattr__"])
         return found
 
     def absolute(self, module: ModuleInfo, target: str, level: int) -> str:
@@ -270,9 +279,10 @@ def describe(function: FunctionInfo) -> None:
     if not isinstance(node, s.Func):
         return
     for decorator in node.decorators:
-        name = dotted(decorator)
+        name = dotted(decorator.func if isinstance(decorator, s.Call) else decorator)
         if name is None:
             continue
+        function.is_kernel |= name.startswith("triton.") or name.rpartition(".")[2] == "jit"
         if name in _PROPERTIES or name.endswith((".setter", ".deleter", ".getter")):
             function.is_property = True
         elif name == "staticmethod" or name == "classmethod":

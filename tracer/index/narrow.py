@@ -21,10 +21,10 @@ def narrowed(engine: Engine, scope: Scope, test: s.Expr, holds: bool) -> Iterato
         yield from narrowed(engine, scope, test.left, holds)
         yield from narrowed(engine, scope, test.right, holds)
     elif isinstance(test, s.Call) and isinstance(test.func, s.Name) and test.func.id == "isinstance":
-        if len(test.args) == 2 and isinstance(test.args[0].value, s.Name):
-            classes, external = _classes(engine, scope, test.args[1].value)
-            if classes or external:
-                yield test.args[0].value.id, _transform(engine, classes, external, holds)
+        subject = test.args[0].value if len(test.args) == 2 else None
+        classes, external = _classes(engine, scope, test.args[1].value) if subject is not None else ([], False)
+        if isinstance(subject, s.Name) and (classes or external):
+            yield subject.id, _transform(engine, classes, external, holds)
 
 
 def _classes(engine: Engine, scope: Scope, expression: s.Expr) -> tuple[list[ClassInfo], bool]:

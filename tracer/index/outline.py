@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 
 def without_bodies(source: str) -> str:
-    """The text with ``...`` for each function's body, on its last line. Text that ``ast`` cannot read comes back as it is."""
+    """The text with ``...`` for each function's body, on its last line. What ``ast`` cannot read comes back as is."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in other people's strings

@@ -144,7 +144,7 @@ class _Converter:
     def subscript(self, node: cst.Subscript) -> s.Expr:
         line = self.line(SUBSCRIPT, node)
         value = self.expr(node.value)
-        parts = [self.index(element.slice) for element in node.slice]
+        parts = [self.index(element.slice) for element in node.slice]  # type: ignore[arg-type]
         last = node.slice[-1]
         single = len(parts) == 1 and isinstance(last.comma, cst.MaybeSentinel)
         return s.Sub(value, parts[0] if single else s.Seq("tuple", parts), line)
@@ -476,8 +476,10 @@ class _Converter:
             values.append(self.name(node.value))
         elif isinstance(node, cst.MatchClass):
             values.append(self.expr(node.cls))
-            for part in (*node.patterns, *node.kwds):
-                self.pattern(part.pattern if hasattr(part, "pattern") else part.value, values, names)
+            for positional in node.patterns:
+                self.pattern(positional.value, values, names)
+            for keyword in node.kwds:
+                self.pattern(keyword.pattern, values, names)
         elif isinstance(node, cst.MatchAs):
             if node.pattern is not None:
                 self.pattern(node.pattern, values, names)
@@ -487,14 +489,14 @@ class _Converter:
             for option in node.patterns:
                 self.pattern(option.pattern, values, names)
         elif isinstance(node, cst.MatchMapping):
-            for element in node.elements:
-                values.append(self.expr(element.key))
-                self.pattern(element.pattern, values, names)
+            for pair in node.elements:
+                values.append(self.expr(pair.key))
+                self.pattern(pair.pattern, values, names)
             if node.rest is not None:
                 names.append(node.rest.value)
         elif isinstance(node, (cst.MatchList, cst.MatchTuple)):
-            for element in node.patterns:
-                self.pattern(element if isinstance(element, cst.MatchStar) else element.value, values, names)
+            for item in node.patterns:
+                self.pattern(item if isinstance(item, cst.MatchStar) else item.value, values, names)
         elif isinstance(node, cst.MatchStar) and node.name is not None:
             names.append(node.name.value)
 

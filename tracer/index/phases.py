@@ -11,17 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from sgltrace.index import syntax as s
-from sgltrace.index.engine import Use
 from sgltrace.index.entities import ClassInfo, FunctionInfo
 from sgltrace.index.guards import Chain
 from sgltrace.index.modules import dotted
 from sgltrace.index.program import Program
 from sgltrace.index.roles import Cast
+from sgltrace.index.uses import Use
 from sgltrace.index.vocabulary import Roles, matches
 from sgltrace.model import PATHS, PHASES
 
 START, CAPTURE, ADMISSION, STEP = PHASES
-_MADE = {"constructor", "class_method", "static_method", "unbound_method"}
+_FREE = {"class_method", "static_method", "unbound_method"}
+"""Calls of methods that need no object of the class."""
 
 
 class Phases:
@@ -93,9 +94,8 @@ class _View:
                 if callee in seen or not self._alive(function, uses):
                     continue
                 owner = callee.owner
-                if owner is None or callee.kind != "method" or self._is_available(owner):
-                    todo.append(callee)
-                elif kind in _MADE and kind != "constructor":
+                free = callee.kind != "method" or kind in _FREE
+                if owner is None or free or self._is_available(owner):
                     todo.append(callee)
                 else:
                     waiting[owner].append(callee)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 from sgltrace.index import syntax as s
-from sgltrace.index.engine import Engine, Use
+from sgltrace.index.engine import Engine
 from sgltrace.index.entities import ClassInfo, FunctionInfo
 from sgltrace.index.guards import Guards
 from sgltrace.index.text import text
+from sgltrace.index.uses import Use
 from sgltrace.index.values import Value
 from sgltrace.sources import SourceTree
 
@@ -112,11 +113,8 @@ class Program:
 
 def line_of(node: s.Expr | s.Stmt) -> int:
     """The first line of a statement or expression that has one; 0 for one without."""
-    line = getattr(node, "line", 0)
-    if line or not isinstance(node, _EXPRESSIONS):
-        return int(line)
-    return next((int(part.line) for part in s.descend(node) if getattr(part, "line", 0)), 0)
-
-
-_EXPRESSIONS = (s.Name, s.Attr, s.Call, s.Sub, s.Seq, s.Map, s.Bin, s.Bool, s.Cmp, s.Unary, s.Cond, s.Comp, s.Star,
-                s.Format, s.Walrus, s.Await, s.Slice)  # fmt: skip
+    line = int(getattr(node, "line", 0))
+    if line or not isinstance(node, get_args(s.Expr)):
+        return line
+    lines = (getattr(part, "line", 0) for part in s.descend(cast(s.Expr, node)))
+    return next((int(line) for line in lines if line), 0)

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 from sgltrace.errors import InputError
 from sgltrace.index import syntax as s
-from sgltrace.index.engine import Engine, Site
+from sgltrace.index.engine import Engine
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo
 from sgltrace.index.guards import Chain, Condition
 from sgltrace.index.modules import dotted
 from sgltrace.index.program import Program
 from sgltrace.index.text import text
+from sgltrace.index.uses import Site
 from sgltrace.index.values import ClassRef, FunctionRef, Instance, Text
 from sgltrace.index.vocabulary import Roles, matches
 from sgltrace.model import PATHS, Worker
-
 
 Place = tuple[FunctionInfo, Chain]
 
@@ -272,9 +272,9 @@ def _find_paths(program: Program, roles: Roles, cast: Cast) -> None:
         if all(other.path != path for other in cast.workers):
             cast.workers[i] = _with_path(worker, path)
     for path in PATHS:
-        cls = cast.worker_of(path)
-        cast.entry_points[path] = None if cls is None else _entry_point(program, roles, cast, cls)
-        if cls is None:
+        chosen = cast.worker_of(path)
+        cast.entry_points[path] = None if chosen is None else _entry_point(program, roles, cast, chosen)
+        if chosen is None:
             cast.notes.append(
                 f"path {path} is absent: this release has no "
                 f"{main.upper()} worker {'under' if path == 'v2' else 'without'} overlap scheduling"

@@ -14,7 +14,7 @@ from typing import Union
 
 import msgspec
 
-FACTS_VERSION = 1
+FACTS_VERSION = 2
 """Counts up whenever the same source would give other facts; part of the key under which facts are kept."""
 
 
@@ -452,13 +452,22 @@ Stmt = Union[  # noqa: UP007
 
 
 class ModuleFacts(msgspec.Struct, array_like=True, eq=False):
-    """A module's statements, or why it has none."""
+    """A module's statements, or why it has none. ``is_outline``: the bodies of its functions are left out."""
 
     body: list[Stmt]
     error: str | None = None
+    is_outline: bool = False
 
 
 _module: msgspec.msgpack.Decoder[ModuleFacts] | None = None
+
+
+# What an encoded function body holds where it has such a statement or expression: looked for without decoding it.
+NESTED_FUNCTION = b"\xa3def"
+LAMBDA = b"\x94\xa1F"
+RETURNED_NAME = b"\xa6return\x92\xa1N"
+"""``return`` of a name, which follows as ``encode_text`` writes it."""
+IMPORTS = (b"\x95\xa4from", b"\x94\xa6import")
 
 
 def encode(facts: ModuleFacts) -> bytes:

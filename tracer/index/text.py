@@ -68,8 +68,8 @@ def _text(e: s.Expr, around: int) -> str:
             for gen in gens:
                 inner += f" for {_text(gen.target, 0)} in {_text(gen.iter, 1)}"
                 inner += "".join(f" if {_text(test, 1)}" for test in gen.tests)
-            left, right = {"list": "[]", "generator": "()"}.get(kind, "{}")
-            return f"{left}{inner}{right}"
+            brackets = {"list": "[]", "generator": "()"}.get(kind, "{}")
+            return f"{brackets[0]}{inner}{brackets[1]}"
         case s.Star(value=value):
             return f"*{_text(value, _ATOM)}"
         case s.Format(parts=parts):

@@ -1,0 +1,41 @@
+"""Places where something is called."""
+
+from __future__ import annotations
+
+from sgltrace.index import syntax as s
+from sgltrace.index.entities import FunctionInfo
+from sgltrace.index.values import Node, Value
+
+Args = list[tuple[str | None, Node]]
+"""Arguments of a call: the name (None for a positional one, ``*`` and ``**`` for unpacked ones) and the node."""
+
+
+class Use:
+    """A place in a function where something is called, be it a call or what Python makes one of.
+
+    ``dispatch`` says whether the callee is looked up on an object; ``targets`` are the functions found. One use may
+    stand for equal expressions at several places (``self.x`` twice in a function).
+    """
+
+    __slots__ = ("dispatch", "expressions", "function", "targets")
+
+    def __init__(self, function: FunctionInfo, expression: s.Expr | s.Stmt, dispatch: bool = False) -> None:
+        self.function = function
+        self.expressions: list[s.Expr | s.Stmt] = [expression]
+        self.dispatch = dispatch
+        self.targets: set[FunctionInfo] = set()
+
+
+class Site(Use):
+    """A call: its callee's node, its arguments, and the node of what it returns."""
+
+    __slots__ = ("args", "bound", "callee", "result")
+
+    def __init__(
+        self, function: FunctionInfo, expression: s.Expr | s.Stmt, callee: Node, args: Args, result: Node
+    ) -> None:
+        super().__init__(function, expression)
+        self.callee = callee
+        self.args = args
+        self.result = result
+        self.bound: set[tuple[FunctionInfo | None, Value | None]] = set()
