@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from sgltrace.model import DESIGNS, PHASES, CouplingPoint, Place
+from sgltrace.model import DESIGNS, CouplingPoint, Place
 from sgltrace.reports.context import Context
 from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
 from sgltrace.reports.views.common import PlaceLink, PointRow, place_link, point_row
 
+EARLY = ("process", "graph", "request")
+"""How binding times begin, the earliest first."""
 PLACES = 8
 """Functions named in a task."""
 
@@ -107,14 +109,18 @@ def dependencies(points: list[CouplingPoint]) -> nx.DiGraph[str]:
     return graph
 
 
+def _bound(binding_time: str) -> int:
+    """How early a value is fixed: with the process, a graph, a request, or later."""
+    return next((number for number, word in enumerate(EARLY) if binding_time.startswith(word)), len(EARLY))
+
+
 def _order(points: list[CouplingPoint], before: nx.DiGraph[str], path: str, design: str) -> list[CouplingPoint]:
     """Dependencies first; among what is free, what is fixed earliest, then the worst, then the analysis' rank."""
     by_id = {point.id: point for point in points}
 
     def key(name: str) -> tuple[int, int, int, str]:
         point = by_id[name]
-        bound = PHASES.index(point.binding_time) if point.binding_time in PHASES else len(PHASES)
-        return (ORDER[severity(point, path, design) or "none"], bound, point.rank or 10**6, name)
+        return (ORDER[severity(point, path, design) or "none"], _bound(point.binding_time), point.rank or 10**6, name)
 
     groups = nx.condensation(before)
     members = {node: sorted(groups.nodes[node]["members"], key=key) for node in groups}
