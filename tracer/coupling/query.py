@@ -181,3 +181,18 @@ def decides(universe: Universe, function: str, lines: Iterable[int]) -> list[Sit
     if facts is None:
         return []
     return [Site(function, b.line, f"decides by {show(b.test)}", 6) for b in facts.branches if b.line in wanted]
+
+
+def comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], depth: int = 0) -> bool:
+    """Whether a value has one of some fields in it, by itself or through local names."""
+    for part in s.descend(node):
+        if isinstance(part, s.Attr) and part.attr in names:
+            return True
+        if (
+            isinstance(part, s.Name)
+            and part.id in local
+            and depth < 3
+            and comes_from(local[part.id], names, local, depth + 1)
+        ):
+            return True
+    return False

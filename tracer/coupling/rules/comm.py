@@ -63,7 +63,7 @@ class Comm(Rule):
             and fn.per_step
             and fn.cls is None
             and fn.id in universe.facts
-            and _is_context(universe, fn)
+            and fn.id in universe.generators
         ]
         users = {c.id: c for fn in contexts for c in callers(universe, fn) if c.side == WORKER}
         if not contexts or not users:
@@ -88,8 +88,3 @@ class Comm(Rule):
             condition="DP attention or a MoE backend of the draft",
             weight=1,
         )
-
-
-def _is_context(universe: Universe, fn: object) -> bool:
-    node = universe.generators
-    return fn.id in node  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Refusal
-from sgltrace.coupling.point import NONE, SOFT, Finding, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import reads_after
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import WORKER, Universe
@@ -69,8 +69,6 @@ class ConfigGate(Rule):
         reason = (
             "the strides of this path hold only under the rewritten widths: a degenerate step must keep the equality"
         )
-        from sgltrace.coupling.point import of
-
         yield Finding(
             kind=self.kind,
             title="The draft's widths are checked, chosen and rewritten by the arguments",

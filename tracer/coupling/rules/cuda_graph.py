@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, targets
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
+from sgltrace.index import syntax as s
 
 
 class CudaGraph(Rule):
@@ -202,18 +205,20 @@ class CudaGraph(Rule):
     def _sizes(self, universe: Universe) -> Iterator[Finding]:
         """Batch sizes to capture that the configuration chooses by the algorithm."""
         names = universe.fields("cuda_graph", "sizes")
-        args = universe.vocabulary.spec.args_classes
-        chosen = [
-            a for a in universe.written(names) if a.regime is not None and universe.is_a(universe.fn(a).cls, args)
-        ]
+        chosen = [a for a in universe.written(names) if a.regime is not None and universe.is_args(universe.fn(a))]
+        makers = {
+            last_name(p.func)
+            for a in universe.written(names)
+            if universe.is_args(universe.fn(a)) and a.value is not None
+            for p in s.descend(a.value)
+            if isinstance(p, s.Call)
+        }
         branches = [
             b
             for b in universe.branches
-            if b.leaves is None and universe.is_a(universe.fn(b).cls, args) and _returns_list(universe, universe.fn(b))
+            if b.leaves is None and universe.is_args(universe.fn(b)) and universe.fn(b).name in makers
         ]
-        reads = [
-            a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_a(universe.fn(a).cls, args)
-        ]
+        reads = [a for a in universe.read(names) if universe.fn(a).at_start and not universe.is_args(universe.fn(a))]
         if not (chosen or branches) or not reads:
             return
         reason = "off steps at large batches may lie beyond the sizes captured for speculation, and run without a graph"
@@ -238,10 +243,8 @@ def _fills(fn: Fn) -> bool:
     return any(p.name != "self" for p in fn.params[1:2])
 
 
-def _mentions(access: object, names: frozenset[str]) -> bool:
-    from sgltrace.index import syntax as s
-
-    value = access.value  # type: ignore[attr-defined]
+def _mentions(access: Access, names: frozenset[str]) -> bool:
+    value = access.value
     return value is not None and any(isinstance(p, s.Attr) and p.attr in names for p in s.descend(value))
 
 
@@ -252,8 +255,3 @@ def _asked_for_sizes(universe: Universe, fn: Fn, ids: set[str]) -> bool:
     called_by = [c for c in universe.callers.get(fn.id, ()) if c in ids]
     sizes = universe.fields("cuda_graph", "sizes")
     return bool(called_by) and any(a.field in sizes for a in universe.facts[fn.id].accesses)
-
-
-def _returns_list(universe: Universe, fn: Fn) -> bool:
-    facts = universe.facts.get(fn.id)
-    return facts is not None and bool(facts.returns) and any("bs" in name for name in facts.local)

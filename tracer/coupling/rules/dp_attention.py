@@ -10,6 +10,7 @@ from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
+from sgltrace.index import syntax as s
 
 
 class DpAttention(Rule):
@@ -163,7 +164,7 @@ class DpAttention(Rule):
             facts = universe.facts[fn.id]
             local = set(_names(branch.test))
             needs = {n for n in local if n in facts.local and set(_names(facts.local[n])) & names} | (
-                set(_attrs(branch.test)) & names
+                {p.attr for p in s.descend(branch.test) if isinstance(p, s.Attr)} & names
             )
             if not needs or branch.reading.when_true != "spec":
                 continue
@@ -191,15 +192,3 @@ class DpAttention(Rule):
                 weight=1,
             )
             return
-
-
-def _names(node: object) -> list[str]:
-    from sgltrace.index import syntax as s
-
-    return [p.id if isinstance(p, s.Name) else p.attr for p in s.descend(node) if isinstance(p, (s.Name, s.Attr))]  # type: ignore[arg-type]
-
-
-def _attrs(node: object) -> list[str]:
-    from sgltrace.index import syntax as s
-
-    return [p.attr for p in s.descend(node) if isinstance(p, s.Attr)]  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
-from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
 def allocating(universe: Universe) -> dict[str, int]:
@@ -231,8 +231,6 @@ def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:
 
 
 def _formula(universe: Universe, found: list[Fn]) -> str:
-    from sgltrace.coupling.wording import show
-
     lengths = universe.fields("kv_bookkeeping", "lengths")
     for fn in found:
         for name, value in sorted(universe.facts[fn.id].local.items()):

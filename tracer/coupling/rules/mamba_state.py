@@ -33,12 +33,13 @@ class MambaState(Rule):
             if universe.fns[f].name == "__init__"
             and any(universe.vocabulary.spec.is_config(p.name) for p in universe.fns[f].params)
         ]
+        switches = universe.vocabulary.names("mamba_state", "switches")
         tracked = [
             fn
             for fn in universe.fns.values()
             if fn.id in universe.facts
             and fn.at_start
-            and any(c.name.startswith("enable_mamba") or "mamba" in c.name for c in universe.facts[fn.id].calls)
+            and any(c.name in switches for c in universe.facts[fn.id].calls)
             and universe.facts[fn.id].branches
         ]
         graph = {fn.id for fn in universe.of_class("cuda_graph")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides
 from sgltrace.coupling.rule import Rule
@@ -98,10 +99,10 @@ def _front(universe: Universe, function: str) -> bool:
     return universe.is_a(universe.fns[function].cls, universe.vocabulary.names("metrics", "front_classes"))
 
 
-def _guarded(universe: Universe, access: object) -> bool:
-    facts = universe.facts[access.function]  # type: ignore[attr-defined]
-    name = access.field  # type: ignore[attr-defined]
-    line = access.line  # type: ignore[attr-defined]
+def _guarded(universe: Universe, access: Access) -> bool:
+    facts = universe.facts[access.function]
+    name = access.field
+    line = access.line
     return any(a.field == name and a.how == "test" and 0 <= line - a.line <= 8 for a in facts.accesses)
 
 

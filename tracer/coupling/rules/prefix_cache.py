@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers
 from sgltrace.coupling.rule import Rule
@@ -93,5 +94,5 @@ class PrefixCache(Rule):
             )
 
 
-def _init(universe: Universe, access: object) -> bool:
-    return universe.fns[access.function].name == "__init__"  # type: ignore[attr-defined]
+def _init(universe: Universe, access: Access) -> bool:
+    return universe.fns[access.function].name == "__init__"

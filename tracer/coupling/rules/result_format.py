@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
-from sgltrace.coupling.query import held_by, is_copy, is_reset, paths_of, spec_writes, start_writes
+from sgltrace.coupling.query import comes_from, held_by, is_copy, is_reset, paths_of, spec_writes, start_writes
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
@@ -78,7 +78,7 @@ class ResultFormat(Rule):
             ):
                 continue
             local = universe.facts[fn.id].local
-            if not _comes_from(stride.base, tokens, local) or not mentions_width(
+            if not comes_from(stride.base, tokens, local) or not mentions_width(
                 universe, stride.stride, universe.facts[fn.id]
             ):
                 continue
@@ -237,20 +237,6 @@ def _relaying_paths(universe: Universe, reads: list[Access]) -> tuple[str, ...]:
             paths = universe.paths_of(access.function)
             found |= paths & {access.path} if access.path else paths
     return tuple(sorted(found))
-
-
-def _comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], depth: int = 0) -> bool:
-    for part in s.descend(node):
-        if isinstance(part, s.Attr) and part.attr in names:
-            return True
-        if (
-            isinstance(part, s.Name)
-            and part.id in local
-            and depth < 3
-            and _comes_from(local[part.id], names, local, depth + 1)
-        ):
-            return True
-    return False
 
 
 def _on_result(universe: Universe, node: s.Expr, local: dict[str, s.Expr]) -> bool:

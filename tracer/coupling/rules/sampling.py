@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import by_regime, calls_on, paths_of, step_reads, targets
+from sgltrace.coupling.query import by_regime, calls_on, comes_from, paths_of, step_reads, targets
 from sgltrace.coupling.rule import Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of
@@ -95,8 +95,8 @@ class Sampling(Rule):
 
 
 def _takes_tokens(universe: Universe, call: Call) -> bool:
-    """Whether a method of the penalties adds to them: it takes one argument, and returns nothing."""
-    found = targets(universe, call)
-    return any(
-        len(fn.params) == 2 and not universe.facts[fn.id].returns for fn in found if fn.id in universe.facts
-    ) and not (call.node.args and call.name.startswith("filter"))
+    """Whether a method of the penalties is handed tokens, and returns nothing."""
+    names = universe.fields("input_ids") | universe.fields("input_ids", "tokens") | universe.fields("result", "output")
+    local = universe.facts[call.function].local
+    given = any(comes_from(a.value, names, local) for a in call.node.args)
+    return given and any(len(f.params) == 2 and not universe.facts[f.id].returns for f in targets(universe, call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Branch
+from sgltrace.coupling.facts import Access, Branch
 from sgltrace.coupling.point import SOFT, Finding, Site, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, paths_of, reads_after
 from sgltrace.coupling.rule import Rule
@@ -169,7 +169,7 @@ def _lines(branches: list[Branch]) -> set[int]:
     return out - {0}
 
 
-def _after_config(universe: Universe, access: object) -> bool:
-    facts = universe.facts[access.function]  # type: ignore[attr-defined]
-    line = access.line  # type: ignore[attr-defined]
+def _after_config(universe: Universe, access: Access) -> bool:
+    facts = universe.facts[access.function]
+    line = access.line
     return any(b.body[0] <= line <= b.body[1] for b in facts.branches if b.reading.when_true == "spec")

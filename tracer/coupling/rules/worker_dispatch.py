@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access, Branch, Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, site, sites
 from sgltrace.coupling.query import calls_on, decides, paths_of, start_writes, targets
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
@@ -199,16 +201,15 @@ class WorkerDispatch(Rule):
         )
 
 
-def _runs_batch(universe: Universe, call: object) -> bool:
-    entry = universe.entries
-    return any(t.id in entry for t in targets(universe, call))  # type: ignore[arg-type]
+def _runs_batch(universe: Universe, call: Call) -> bool:
+    return any(t.id in universe.entries for t in targets(universe, call))
 
 
-def _assigned(universe: Universe, fn: Fn, branch: object) -> dict[str, set[bool]]:
+def _assigned(universe: Universe, fn: Fn, branch: Branch) -> dict[str, set[bool]]:
     """Local names that both sides of a condition bind."""
     out: dict[str, set[bool]] = {}
-    for statement in _walk(fn.body()):
-        if isinstance(statement, s.If) and statement.line == branch.line:  # type: ignore[attr-defined]
+    for statement in deep(fn.body()):
+        if isinstance(statement, s.If) and statement.line == branch.line:
             for side, block in ((True, statement.body), (False, statement.orelse)):
                 for inner in block:
                     if isinstance(inner, s.Assign) and isinstance(inner.targets[0], s.Name):
@@ -216,13 +217,6 @@ def _assigned(universe: Universe, fn: Fn, branch: object) -> dict[str, set[bool]
     return out
 
 
-def _walk(body: list[s.Stmt]) -> Iterator[s.Stmt]:
-    for statement in body:
-        yield statement
-        for block in s.blocks(statement):
-            yield from _walk(block)
-
-
-def _near_config(universe: Universe, access: object) -> bool:
-    facts = universe.facts[access.function]  # type: ignore[attr-defined]
+def _near_config(universe: Universe, access: Access) -> bool:
+    facts = universe.facts[access.function]
     return any(universe.vocabulary.spec.is_config(m.name) for m in facts.mentions)
