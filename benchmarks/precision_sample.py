@@ -34,7 +34,13 @@ def main() -> None:
     edges = drawn(json.loads(arguments.index.read_text()), arguments.path, arguments.count, arguments.seed)
     if arguments.json:
         rows = [
-            {"caller": e["caller"], "callee": e["callee"], "kind": e["kind"], "line": e["sites"][0]["line"], "verdict": ""}
+            {
+                "caller": e["caller"],
+                "callee": e["callee"],
+                "kind": e["kind"],
+                "line": e["sites"][0]["line"],
+                "verdict": "",
+            }
             for e in edges
         ]
         print(json.dumps(rows, indent=1))

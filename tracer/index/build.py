@@ -131,7 +131,7 @@ def _calls(program: Program) -> list[CallEdge]:
         key = (caller.id, callee.id, kind)
         guards = program.guards(caller)
         for use in uses:
-            fixed[key] |= len(use.targets) == 1 or not (use.dispatch or kind == "decorated")
+            fixed[key] |= not use.is_virtual(callee) and (kind != "decorated" or len(use.targets) == 1)
             for expression in use.expressions:
                 line = line_of(expression)
                 merged[key].setdefault(line, CallSite(line, [c.guard for c in guards.at(expression)]))

@@ -1,7 +1,7 @@
 """What a call does, for each value that its callee may be.
 
 Kinds of edges: ``direct`` (a function by its name), ``nested_function`` (one defined in a function around it),
-``closure`` (a function under another name: a variable, a parameter, a captured one), ``dict_dispatch`` (out of a
+``function_variable`` (a function under another name: a variable, a parameter, a field, an alias), ``dict_dispatch`` (out of a
 dictionary or list), ``triton_launch`` (``kernel[grid](...)``), ``self_method``, ``attr_method`` (a method of another
 object), ``class_method``, ``static_method``, ``unbound_method`` (``Class.method(obj)``), ``super``, ``constructor``,
 ``call_method`` (``__call__``), ``nn_module_call`` (``forward`` through ``nn.Module.__call__``), ``decorated`` (a
@@ -210,7 +210,7 @@ def _bound_kind(site: Site, value: Bound) -> str:
     if isinstance(expression, s.Call) and isinstance(expression.func, s.Attr):
         base = expression.func.value
         return "self_method" if isinstance(base, s.Name) and base.id == "self" else "attr_method"
-    return "callback"
+    return "dict_dispatch" if isinstance(expression, s.Call) and isinstance(expression.func, s.Sub) else "callback"
 
 
 def _function_kind(site: Site, function: FunctionInfo) -> str:
@@ -220,6 +220,7 @@ def _function_kind(site: Site, function: FunctionInfo) -> str:
         return "triton_launch" if function.is_kernel else "dict_dispatch"
     if function.owner is not None:
         return "static_method" if function.kind == "staticmethod" else "unbound_method"
-    if isinstance(func, s.Name) and func.id != function.name:
-        return "closure"
+    called = func.id if isinstance(func, s.Name) else func.attr if isinstance(func, s.Attr) else function.name
+    if called != function.name:
+        return "function_variable"
     return "nested_function" if function.parent is not None else "direct"

@@ -90,7 +90,7 @@ def _interfaces(engine: Engine) -> bool:
             continue
         overridden = _overridden(engine, callee, callee.owner)
         for use in uses:
-            if use.dispatch and len(use.targets) > 1:
+            if use.is_virtual(callee):
                 for function in overridden:
                     if function not in use.targets:
                         engine.edge(use, function, kind)

@@ -26,10 +26,7 @@ def _text(e: s.Expr, around: int) -> str:
         case s.Call(func=func, args=args):
             return f"{_text(func, _ATOM)}({', '.join(map(_arg, args))})"
         case s.Sub(value=value, index=index):
-            inner = _text(index, 0)
-            if isinstance(index, s.Seq) and index.kind == "tuple" and index.items:
-                inner = inner[1:-1]
-            return f"{_text(value, _ATOM)}[{inner}]"
+            return f"{_text(value, _ATOM)}[{_bare(index)}]"
         case s.Slice(lower=lower, upper=upper, step=step):
             parts = ["" if part is None else _text(part, 0) for part in (lower, upper)]
             return ":".join(parts) + ("" if step is None else f":{_text(step, 0)}")
@@ -66,7 +63,7 @@ def _text(e: s.Expr, around: int) -> str:
         case s.Comp(kind=kind, element=element, key=key, gens=gens):
             inner = _text(element, 0) if key is None else f"{_text(key, 0)}: {_text(element, 0)}"
             for gen in gens:
-                inner += f" for {_text(gen.target, 0)} in {_text(gen.iter, 1)}"
+                inner += f" for {_bare(gen.target)} in {_text(gen.iter, 1)}"
                 inner += "".join(f" if {_text(test, 1)}" for test in gen.tests)
             brackets = {"list": "[]", "generator": "()"}.get(kind, "{}")
             return f"{brackets[0]}{inner}{brackets[1]}"
@@ -80,6 +77,12 @@ def _text(e: s.Expr, around: int) -> str:
         case s.Await(kind=kind, value=value):
             return f"({kind} {_text(value, 0)})" if value is not None else f"({kind})"
     raise TypeError(f"no expression: {e!r}")
+
+
+def _bare(e: s.Expr) -> str:
+    """A tuple without its brackets, where Python needs none."""
+    out = _text(e, 0)
+    return out[1:-1] if isinstance(e, s.Seq) and e.kind == "tuple" and e.items else out
 
 
 def _arg(arg: s.Arg) -> str:

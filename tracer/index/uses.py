@@ -25,6 +25,10 @@ class Use:
         self.dispatch = dispatch
         self.targets: set[FunctionInfo] = set()
 
+    def is_virtual(self, callee: FunctionInfo) -> bool:
+        """Whether lookup finds several methods of the callee's name here, according to the object."""
+        return self.dispatch and sum(target.name == callee.name for target in self.targets) > 1
+
 
 class Site(Use):
     """A call: its callee's node, its arguments, and the node of what it returns."""
