@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, decides, paths_of, step_reads, targets
+from sgltrace.coupling.regime import SPEC
 from sgltrace.coupling.rule import Rule
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.scan import deep
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
@@ -162,11 +164,7 @@ class DpAttention(Rule):
             if fn.side != SCHEDULER or not fn.per_step or branch.reading.scope != "process":
                 continue
             facts = universe.facts[fn.id]
-            local = set(_names(branch.test))
-            needs = {n for n in local if n in facts.local and set(_names(facts.local[n])) & names} | (
-                {p.attr for p in s.descend(branch.test) if isinstance(p, s.Attr)} & names
-            )
-            if not needs or branch.reading.when_true != "spec":
+            if branch.reading.when_true != SPEC or not _asks(fn, branch.test, names):
                 continue
             inner = [c for c in facts.calls if branch.body[0] <= c.line <= branch.body[1]]
             consumers = [
@@ -192,3 +190,14 @@ class DpAttention(Rule):
                 weight=1,
             )
             return
+
+
+def _asks(fn: Fn, test: s.Expr, names: frozenset[str]) -> bool:
+    """Whether a condition asks for a field, by itself or through a local name that was ever bound to one."""
+    asked = {p.id for p in s.descend(test) if isinstance(p, s.Name)}
+    bound = [
+        st.value
+        for st in deep(fn.body())
+        if isinstance(st, s.Assign) and any(isinstance(t, s.Name) and t.id in asked for t in st.targets)
+    ]
+    return any(isinstance(p, s.Attr) and p.attr in names for e in (test, *bound) for p in s.descend(e))

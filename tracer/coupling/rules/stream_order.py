@@ -105,7 +105,7 @@ class StreamOrder(Rule):
                 "tensor must be recorded there, and none changed in place."
             ),
             refactor="Make new tensors in the off step, and record the shared ones on the forward stream.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "the speculative step already does")},
+            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the speculative step already does")},
             fields=sorted({f"ScheduleBatch.{a.field}" for a in replaced}),
             only=("v2",),
             weight=3,
