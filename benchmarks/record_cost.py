@@ -71,7 +71,7 @@ def measure(fast: Any, folder: Path) -> dict[str, Any]:
     """Cost of calls through a wrapper, over calls without one."""
     from sgltrace.runtime.probe.describe import Describer
     from sgltrace.runtime.probe.fast import FastProbe
-    from sgltrace.runtime.probe.hooks import _compile, _make_wrapper
+    from sgltrace.runtime.probe.hooks import compile_sides, make_wrapper
     from sgltrace.runtime.probe.probe import Probe, Site
     from sgltrace.runtime.probe.recorder import Recorder
 
@@ -89,8 +89,8 @@ def measure(fast: Any, folder: Path) -> dict[str, Any]:
     }
     for number, (name, (after, function, argument)) in enumerate(cases.items(), 1):
         site = Site(number, name, frozenset())
-        _compile(probe, site, function, [], after)
-        wrapper = _make_wrapper(probe, site, function)
+        compile_sides(probe, site, function, {"after": after})
+        wrapper = make_wrapper(probe, site, function)
         times = []
         for _ in range(5):
             times.append(_time(wrapper, argument) - _time(function, argument))

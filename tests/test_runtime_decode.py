@@ -12,7 +12,7 @@ import pytest
 from runtime_support import trace_server
 
 from sgltrace.errors import InputError
-from sgltrace.runtime import read_trace
+from sgltrace.runtime import Options, read_trace
 from sgltrace.runtime.decode import Loss, read_segment
 from sgltrace.runtime.probe import wire
 from sgltrace.runtime.show import lines
@@ -22,7 +22,7 @@ from sgltrace.runtime.show import lines
 def whole(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     folder = tmp_path_factory.mktemp("whole")
-    trace_server(folder, patch, "40")
+    trace_server(folder, patch, "40", options=Options(every=1))
     patch.undo()
     return folder / "trace"
 

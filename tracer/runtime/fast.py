@@ -20,7 +20,8 @@ from sgltrace.files import user_cache_dir
 
 from .target import Target
 
-SOURCE = Path(__file__).with_name("probe") / "_fast.c"
+PROBE = Path(__file__).with_name("probe")
+SOURCE = PROBE / "_fast.c"
 LIBRARY = "_fast.abi3.so"
 OFF = "SGLTRACE_NO_C"
 """Set to anything: use the recorder in Python."""
@@ -53,7 +54,7 @@ def build(target: Target) -> Path:
     """The built library, from the cache or made now. Raises ``InputError`` where that is not possible."""
     if not target.limited_api:
         raise InputError("the server's Python does not load extensions for CPython's limited API")
-    source = SOURCE.read_bytes()
+    source = b"".join(path.read_bytes() for path in sorted([SOURCE, *PROBE.glob("_fast_*.h")]))
     digest = hashlib.sha256(source + repr((_FLAGS, platform.machine(), platform.libc_ver())).encode()).hexdigest()[:16]
     library = user_cache_dir() / "fast" / digest / LIBRARY
     if not library.exists():

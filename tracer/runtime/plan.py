@@ -34,6 +34,8 @@ class Site(msgspec.Struct, kw_only=True, omit_defaults=True):
     qualname: str
     before: list[str] = []
     after: list[str] = []
+    light_before: list[str] = []
+    light_after: list[str] = []
     flags: list[str] = []
     paths: list[str] = []
 
@@ -102,6 +104,8 @@ class Role(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Functions outside of SGLang, which are not looked for."""
     before: list[str] = []
     after: list[str] = []
+    light_before: list[str] = []
+    light_after: list[str] = []
     flags: list[
         Literal["open", "step", "process", "capture", "replay", "quiet", "light", "graph begin", "graph end"]
     ] = []
@@ -181,6 +185,8 @@ def make_plan(
                     qualname=qualname,
                     before=role.before,
                     after=role.after,
+                    light_before=role.light_before,
+                    light_after=role.light_after,
                     flags=list(role.flags),
                     paths=role.paths,
                 ),

@@ -19,7 +19,7 @@ from .describe import Describer, read_attribute
 from .fast import FastProbe, load
 from .hooks import CannotWrap, wrap_site
 from .pace import AUTO, Pace
-from .probe import Probe, Site
+from .probe import SIDES, Probe, Site
 from .recorder import Recorder
 
 MAX_MESSAGES = 100
@@ -75,9 +75,8 @@ class Attachment:
         for number, planned in self._by_module.get(module.__name__, ()):
             site = Site(number, f"{planned['module']}:{planned['qualname']}", frozenset(planned.get("flags", ())))
             try:
-                wrap_site(
-                    self.probe, site, module, planned["qualname"], planned.get("before", ()), planned.get("after", ())
-                )
+                selectors = {side: planned.get(side.replace(" ", "_"), ()) for side in SIDES}
+                wrap_site(self.probe, site, module, planned["qualname"], selectors)
                 self.info["attached"].append(number)
             except CannotWrap as error:
                 self.info["missing"].append({"site": number, "why": str(error)})

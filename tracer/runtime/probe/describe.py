@@ -246,7 +246,7 @@ class Describer:
                 slots.append(int(key[at]))
                 at += 1
             elif kind == wire.ENUM:
-                slots.append(self._text(key[at]))
+                slots.append(self.text(key[at]))
                 at += 1
             elif kind in (wire.LIST, wire.NESTED):
                 slots.append(key[at])
@@ -261,14 +261,15 @@ class Describer:
         key = (tuple(shape), tuple(stride), dtype, device)
         number = self._tensors.get(key)
         if number is None:
-            texts = self._text(str(dtype).removeprefix("torch.")), self._text(str(device))
+            texts = self.text(str(dtype).removeprefix("torch.")), self.text(str(device))
             head = wire.TENSOR_HEAD.pack(*texts, len(shape))
             sizes = [*shape, *(stride or [-1] * len(shape))]
             payload = head + b"".join(int(n).to_bytes(8, "little", signed=True) for n in sizes)
             number = self._tensors[key] = self.recorder.new_definition(wire.DEFINE_TENSOR, payload, texts)
         return number
 
-    def _text(self, text: str) -> int:
+    def text(self, text: str) -> int:
+        """The id of ``text``."""
         number = self._texts.get(text)
         if number is None:
             payload = text.encode("utf-8", "replace")[:4096]

@@ -8,25 +8,28 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import wire
-from .describe import ORDINALS, UNREAD, Describer, read_attribute
-from .pace import FULL, Pace
+from .describe import MAX_HELD, ORDINALS, UNREAD, Describer, read_attribute
+from .pace import Pace, Spent
 from .probe import Probe, Site
 from .recorder import Recorder
-from .selectors import EVERY, Selector
+from .selectors import EVERY
 
-# As in _fast.c.
+# As in _fast_state.h.
 _FLAGS = {
     "capture": 1,
     "replay": 2,
     "graph begin": 4,
     "graph end": 8,
     "open": 16,
-    "step": 16 | 32,
-    "process": 32,
-    "quiet": 64,
+    "step": 32,
+    "process": 64,
+    "quiet": 128,
+    "light": 256,
     "traceable": 0,
-    "light": 128,
 }
+_FAR = (1 << 63) - 1
+_NEVER = (1 << 32) - 1
+_COUNTERS = ("records", "definitions", "last_step", "not_taken", "warm_ns", "warm", "cold_ns", "cold")
 
 
 def load() -> Any:
@@ -41,16 +44,17 @@ def load() -> Any:
 
 
 class FastProbe(Probe):
-    """Wrappers call C; Python is called for what is new, for steps, and for failures."""
+    """Wrappers call C; Python is called for what is new, for new kinds of steps, and for failures."""
 
     def __init__(self, fast: Any, recorder: Recorder, describer: Describer, pace: Pace | None = None) -> None:
         super().__init__(recorder, describer, pace)
         self.fast = fast
+        self.dlpack = False
         self._handles: dict[int, int] = {}
         self._torch: Any = None
         self._set_up()
         recorder.fast = fast
-        fast.set_step(0, FULL, False)
+        self._tell_pace(0)
 
     def modules_loaded(self) -> None:
         """As ``Probe.modules_loaded``: tensors are read through torch's C interface as soon as it is there."""
@@ -58,52 +62,67 @@ class FastProbe(Probe):
             self._set_up()
 
     def _set_up(self) -> None:
-        describer, recorder = self.describer, self.recorder
         self._torch = torch = sys.modules.get("torch")
         tensor: Any = getattr(torch, "Tensor", None)
         self.dlpack = self.fast.setup(
-            self._layout,
-            describer.describe,
-            describer.nested,
-            self._listed,
-            recorder.make_ready,
-            self.turn,
-            self.returned,
-            self.failed,
-            read_attribute,
-            describer.forget,
-            UNREAD,
-            ORDINALS,
-            EVERY,
+            (
+                self._layout,
+                self._text,
+                self._object,
+                self.describer.listed,
+                self.recorder.ensure,
+                self.recorder.rotate,
+                self._step,
+                self.process_built,
+                self.failed,
+                read_attribute,
+                self.describer.forget,
+                self.gate,
+                UNREAD,
+                ORDINALS,
+                EVERY,
+            ),
             getattr(tensor, "__dlpack_c_exchange_api__", None),
             getattr(torch, "_C", None),
-            describer.pointers,
+            self.describer.pointers,
             ("raised",),
             _counter_places(),
         )
 
+    # Called by C.
+
     def _layout(
-        self, owner: str | type, names: Sequence[str], values: Sequence[Any], depth: int
+        self, owner: str | type, names: Sequence[str], values: Sequence[Any]
     ) -> tuple[int, tuple[tuple[int, int, bool], ...]]:
         layout = self.describer.layout(owner, names, values)
         return layout.number, layout.steps
 
-    def _listed(self, value: list[Any], ints: list[int], keep: bool, depth: int) -> int:
-        return self.describer.listed(value, ints, keep, depth)
+    def _text(self, value: Any, what: str | None) -> int:
+        """The text for a tensor's ``what`` (``dtype`` or ``device``), or for a member of an enumeration."""
+        if what is None:
+            return self.describer.text(str(value._name_))
+        return self.describer.text(str(getattr(value, what)).removeprefix("torch."))
+
+    def _object(self, value: Any, ints: list[int], depth: int) -> int:
+        if self.recorder.definitions > MAX_HELD:
+            self.fast.forget()
+        return self.describer.nested(value, ints, depth)
+
+    def _step(self, site: Site, step: int, mode: Any, size: int) -> None:
+        self.recorder.step = self.last_step = step
+        self.step_begins(step, mode, size, Spent(*self.fast.spent()))
+        self._tell_pace(step)
+
+    # Called by Python.
 
     def entries(self, site: Site) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """As ``Probe.entries``, with the C functions."""
-        flags = 0
-        for flag in site.flags:
-            flags |= _FLAGS[flag]
-        handle = self.fast.site(
-            site,
-            site.number,
-            flags,
-            _side(site.before_owner, site.before_names, site.before),
-            _side(site.after_owner, site.after_names, site.after),
+        flags = sum(_FLAGS[flag] for flag in site.flags)
+        sides = tuple(
+            (side.owner, side.names, tuple((s.root, s.position, s.name, s.parts, s.is_step) for s in side.readers))
+            for side in site.sides
         )
-        self._handles[site.number] = handle
+        handle = self._handles[site.number] = self.fast.site(site, site.number, flags, sides)
         return handle, self.fast.before, self.fast.after, self.fast.raised
 
     def failed(self, site: Site | None, error: Exception) -> None:
@@ -112,17 +131,20 @@ class FastProbe(Probe):
         if site is not None and not site.on:
             self.fast.switch_off(self._handles[site.number])
 
-    def _set_level(self, level: int) -> None:
-        super()._set_level(level)
-        self.fast.set_step(self.recorder.step, self.level, self.last_step > 0)
+    def stop(self, reason: str) -> None:
+        """As ``Probe.stop``."""
+        super().stop(reason)
+        self._tell_pace(0)
 
-
-def _side(owner: str, names: tuple[str, ...], selectors: tuple[Selector, ...]) -> tuple[Any, ...]:
-    return owner, names, tuple((s.root, s.position, s.name, s.parts, s.call) for s in selectors)
+    def _tell_pace(self, step: int) -> None:
+        """Hand the pace over; windows that wait for steps are told of every one."""
+        pace = self.pace
+        past = _FAR if pace.past is None else pace.past
+        check = step + 1 if self.on_step is not None else min(_NEVER, step + 16)
+        self.fast.pace(pace.first, past, pace.every, pace.full_until, check)
 
 
 def _counter_places() -> tuple[int, ...]:
-    """Where in the head the counters lie that C keeps: records, last step, not taken, cost, samples."""
+    """Where in the head the counters lie that C keeps."""
     start = struct.calcsize("<8sII")
-    places = {name: start + 8 * at for at, name in enumerate(wire.HEAD_COUNTERS)}
-    return tuple(places[name] for name in ("records", "last_step", "not_taken", "warm_ns", "warm", "cold_ns", "cold"))
+    return tuple(start + 8 * wire.HEAD_COUNTERS.index(name) for name in _COUNTERS)

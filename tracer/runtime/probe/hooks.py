@@ -6,11 +6,11 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from .probe import Probe, Site
-from .selectors import CALL, Selector, SelectorError, compile_selector
+from .probe import SIDES, Probe, Side, Site
+from .selectors import STEP, Selector, SelectorError, compile_selector
 
 
 class CannotWrap(Exception):
@@ -18,9 +18,12 @@ class CannotWrap(Exception):
 
 
 def wrap_site(
-    probe: Probe, site: Site, module: types.ModuleType, qualname: str, before: Sequence[str], after: Sequence[str]
+    probe: Probe, site: Site, module: types.ModuleType, qualname: str, selectors: Mapping[str, Sequence[str]]
 ) -> None:
-    """Replace the function ``qualname`` of ``module`` by one that records. Raises ``CannotWrap``."""
+    """Replace the function ``qualname`` of ``module`` by one that records. Raises ``CannotWrap``.
+
+    ``selectors`` say what is recorded on each of ``probe.SIDES``.
+    """
     owner: Any = module
     *outer, name = qualname.split(".")
     for part in outer:
@@ -41,8 +44,8 @@ def wrap_site(
         or inspect.isasyncgenfunction(function)
     ):
         raise CannotWrap(f"{qualname} is a generator or coroutine; only its creation could be recorded")
-    _compile(probe, site, function, before, after)
-    wrapper = _make_wrapper(probe, site, function)
+    compile_sides(probe, site, function, selectors)
+    wrapper = make_wrapper(probe, site, function)
     setattr(owner, name, rebuild(wrapper))
     if owner is module:
         _replace_copies(function, wrapper, module.__name__.partition(".")[0])
@@ -58,83 +61,167 @@ def _unwrap_descriptor(stored: Any) -> tuple[Any, Callable[[Any], Any]]:
     return stored, lambda wrapper: wrapper
 
 
-def _compile(
-    probe: Probe, site: Site, function: types.FunctionType, before: Sequence[str], after: Sequence[str]
+def compile_sides(
+    probe: Probe, site: Site, function: types.FunctionType, selectors: Mapping[str, Sequence[str]]
 ) -> None:
     """Compile the selectors. One that does not fit is left out and told, the others stand."""
     parameters = _parameters(function)
-    for side, texts in (("before", before), ("after", after)):
+    for at, side in enumerate(SIDES):
         names: list[str] = []
         readers: list[Selector] = []
-        for text in _expand(texts, parameters):
+        for text in _expand(selectors.get(side, ()), parameters):
             try:
-                if text.startswith("step:"):
-                    readers.append(_step_reader(probe, compile_selector(text.removeprefix("step:"), parameters)))
-                    text = "of_step"
-                else:
-                    readers.append(compile_selector(text, parameters))
+                readers.append(compile_selector(text, parameters))
             except SelectorError as error:
                 if probe.on_problem is not None:
                     probe.on_problem(f"{site.ident}: {error}")
                 continue
-            names.append(text)
-        setattr(site, side, tuple(readers))
-        setattr(site, f"{side}_names", tuple(names))
+            names.append("of_step" if text.startswith(STEP) else text)
+        site.sides[at] = Side(site.sides[at].owner, tuple(names), tuple(readers))
 
 
 def _expand(texts: Sequence[str], parameters: Sequence[str]) -> list[str]:
+    """``args`` to every parameter, ``arg.?A|B`` to whichever of these the function has."""
     expanded: list[str] = []
     for text in texts:
-        if text == "args":
+        step, bare = (STEP, text.removeprefix(STEP)) if text.startswith(STEP) else ("", text)
+        if bare == "args":
             names = [p for p in parameters if p not in ("self", "cls")]
             expanded += ["self"] * ("self" in parameters) + [f"arg.{name}" for name in names]
-        elif text.startswith("arg.?"):  # whichever of these parameters the function has
-            name, dot, rest = text.removeprefix("arg.?").partition(".")
-            expanded += [f"arg.{p}{dot}{rest}" for p in name.split("|") if p in parameters]
-        elif text.startswith("step:arg.?"):
-            names = text.removeprefix("step:arg.?").split("|")
-            expanded += [f"step:arg.{p}" for p in names if p in parameters]
+        elif bare.startswith("arg.?"):
+            name, dot, rest = bare.removeprefix("arg.?").partition(".")
+            expanded += [f"{step}arg.{p}{dot}{rest}" for p in name.split("|") if p in parameters]
         else:
             expanded.append(text)
     return expanded
 
 
-def _step_reader(probe: Probe, read: Selector) -> Selector:
-    return Selector(CALL, call=lambda args, kwargs, result: probe.step_of(read(args, kwargs, result)))
-
-
 def _parameters(function: types.FunctionType) -> list[str]:
-    """The names of the parameters that can be given by position, of the function under its decorators."""
+    """The names of the parameters, of the function under its decorators where those pass everything on."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    own = _own_parameters(function)
+    if not own.variadic:
+        return [*own.positional, *own.keyword_only]
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return list(function.__code__.co_varnames[: function.__code__.co_argcount])
+        return [*own.positional, *own.keyword_only]
     return [p.name for p in signature.parameters.values() if p.kind in kinds]
 
 
-def _make_wrapper(probe: Probe, site: Site, function: types.FunctionType) -> Callable[..., Any]:
+class _Parameters(NamedTuple):
+    """A function's own parameters, as its code has them."""
+
+    positional: tuple[str, ...]
+    only_positional: int
+    keyword_only: tuple[str, ...]
+    rest: str | None
+    rest_keywords: str | None
+
+    @property
+    def variadic(self) -> bool:
+        """Whether it takes more than it names."""
+        return self.rest is not None or self.rest_keywords is not None
+
+
+def _own_parameters(function: types.FunctionType) -> _Parameters:
+    code = function.__code__
+    names = code.co_varnames
+    keywords = code.co_argcount + code.co_kwonlyargcount
+    rest = names[keywords] if code.co_flags & inspect.CO_VARARGS else None
+    after = keywords + (rest is not None)
+    return _Parameters(
+        names[: code.co_argcount],
+        code.co_posonlyargcount,
+        names[code.co_argcount : keywords],
+        rest,
+        names[after] if code.co_flags & inspect.CO_VARKEYWORDS else None,
+    )
+
+
+_WRAPPER = """
+def sgltrace_wrapper({parameters}):
+    {gate}
+    _sgltrace_args = ({args})
+    _sgltrace_kwargs = {{{kwargs}}}
+    _sgltrace_thread = _sgltrace_enter(_sgltrace_name, _sgltrace_args, _sgltrace_kwargs)
+    if _sgltrace_thread is None:
+        return _sgltrace_function({call})
+    try:
+        _sgltrace_result = _sgltrace_function({call})
+    except BaseException as _sgltrace_error:
+        _sgltrace_raised(_sgltrace_name, _sgltrace_thread, _sgltrace_error)
+        raise
+    _sgltrace_leave(_sgltrace_name, _sgltrace_thread, _sgltrace_args, _sgltrace_kwargs, _sgltrace_result)
+    return _sgltrace_result
+"""
+
+
+def make_wrapper(probe: Probe, site: Site, function: types.FunctionType) -> Callable[..., Any]:
+    """A function with the parameters of ``function`` that records around it.
+
+    It is generated, since passing on named parameters costs a fraction of ``*args, **kwargs``; most of its calls are
+    in steps that are not recorded in full, and leave it at the gate.
+    """
+    own = _own_parameters(function)
     name, enter, leave, raised = probe.entries(site)
-    # The scheduler's and workers' own functions are never inside of what torch.compile traces; others may be.
-    is_compiling = _is_compiling() if "traceable" in site.flags else None
+    tests = []
+    if "traceable" in site.flags:
+        # The scheduler's and workers' own functions are never inside of what torch.compile traces; others may be.
+        tests.append("_sgltrace_is_compiling()")
+    if not site.flags & _UNGATED:
+        tests.append("not _sgltrace_gate[0]")
+    call = ", ".join(
+        [
+            *own.positional,
+            *([f"*{own.rest}"] if own.rest else []),
+            *(f"{k}={k}" for k in own.keyword_only),
+            *([f"**{own.rest_keywords}"] if own.rest_keywords else []),
+        ]
+    )
+    given = [*own.positional, *([f"*{own.rest}"] if own.rest else own.keyword_only)]
+    named = [f"{k!r}: {k}" for k in own.keyword_only] if own.rest else []
+    source = _WRAPPER.format(
+        parameters=_parameter_list(own, function),
+        gate=f"if {' or '.join(tests)}: return _sgltrace_function({call})" if tests else "",
+        args="".join(f"{part}, " for part in given),
+        kwargs=", ".join([*named, *([f"**{own.rest_keywords}"] if own.rest_keywords else [])]),
+        call=call,
+    )
+    namespace: dict[str, Any] = {
+        "_sgltrace_function": function,
+        "_sgltrace_name": name,
+        "_sgltrace_enter": enter,
+        "_sgltrace_leave": leave,
+        "_sgltrace_raised": raised,
+        "_sgltrace_gate": probe.gate,
+        "_sgltrace_is_compiling": _is_compiling(),
+        "__name__": __name__,
+    }
+    exec(compile(source, f"<sgltrace wrapper of {site.ident}>", "exec"), namespace)
+    wrapper: Any = namespace["sgltrace_wrapper"]
+    wrapper.__defaults__ = function.__defaults__
+    wrapper.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(wrapper, function)
+    wrapper.__sgltrace_site__ = site.ident
+    return wrapper  # type: ignore[no-any-return]
 
-    @functools.wraps(function)
-    def sgltrace_wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling is not None and is_compiling():
-            return function(*args, **kwargs)
-        thread = enter(name, args, kwargs)
-        if thread is None:
-            return function(*args, **kwargs)
-        try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            raised(name, thread, error)
-            raise
-        leave(name, thread, args, kwargs, result)
-        return result
 
-    sgltrace_wrapper.__sgltrace_site__ = site.ident  # type: ignore[attr-defined]
-    return sgltrace_wrapper
+_UNGATED = frozenset({"open", "step", "process", "light", "capture", "graph begin", "graph end"})
+
+
+def _parameter_list(own: _Parameters, function: types.FunctionType) -> str:
+    """The parameters as they are written; defaults only have to be there, their values are set afterwards."""
+    required = len(own.positional) - len(function.__defaults__ or ())
+    parts = [name if at < required else f"{name}=None" for at, name in enumerate(own.positional)]
+    if own.only_positional:
+        parts.insert(own.only_positional, "/")
+    if own.rest or own.keyword_only:
+        parts.append(f"*{own.rest or ''}")
+    parts += [f"{name}=None" if name in (function.__kwdefaults__ or {}) else name for name in own.keyword_only]
+    if own.rest_keywords:
+        parts.append(f"**{own.rest_keywords}")
+    return ", ".join(parts)
 
 
 def _is_compiling() -> Callable[[], bool]:

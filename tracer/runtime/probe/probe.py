@@ -13,7 +13,7 @@ from typing import Any
 
 from . import wire
 from .describe import Describer, read_attribute
-from .pace import FULL, OFF, Pace
+from .pace import FULL, LIGHT, OFF, PAUSE_NS, Pace, Spent
 from .recorder import Recorder, RecorderStopped
 from .selectors import RETURN, Selector
 
@@ -33,23 +33,24 @@ class ThreadState:
         self.busy = False
 
 
-class Site:
-    """A function of the plan, with compiled selectors. ``on`` is cleared when it failed."""
+class Side:
+    """What is recorded before or after a call: readers, the names of what they read, and a name for the whole."""
 
-    __slots__ = (
-        "after",
-        "after_names",
-        "after_owner",
-        "before",
-        "before_names",
-        "before_owner",
-        "flags",
-        "ident",
-        "number",
-        "on",
-        "quiet",
-        "why_off",
-    )
+    __slots__ = ("names", "owner", "readers")
+
+    def __init__(self, owner: str, names: tuple[str, ...] = (), readers: tuple[Selector, ...] = ()) -> None:
+        self.owner = owner
+        self.names = names
+        self.readers = readers
+
+
+class Site:
+    """A function of the plan, with compiled selectors. ``on`` is cleared when it failed.
+
+    ``sides`` are before and after the call in a step that is recorded in full, and in one that is recorded lightly.
+    """
+
+    __slots__ = ("flags", "ident", "number", "on", "quiet", "sides")
 
     def __init__(self, number: int, ident: str, flags: frozenset[str]) -> None:
         self.number = number
@@ -57,34 +58,34 @@ class Site:
         self.flags = flags
         self.quiet = "quiet" in flags
         self.on = True
-        self.why_off: str | None = None
-        self.before: tuple[Selector, ...] = ()
-        self.after: tuple[Selector, ...] = ()
-        self.before_names: tuple[str, ...] = ()
-        self.after_names: tuple[str, ...] = ()
-        self.before_owner = f"{number} before"
-        self.after_owner = f"{number} after"
+        self.sides = [Side(f"{number} {name}") for name in SIDES]
+
+
+SIDES = ("before", "after", "light before", "light after")
 
 
 class Probe:
-    """Connects the wrapped functions of this process to its recorder."""
+    """Connects the wrapped functions of this process to its recorder.
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        describer: Describer,
-        pace: Pace | None = None,
-    ) -> None:
+    ``gate[0]`` is whether steps are recorded in full just now: wrappers look at it before anything else.
+    """
+
+    def __init__(self, recorder: Recorder, describer: Describer, pace: Pace | None = None) -> None:
         self.recorder = recorder
         self.describer = describer
         self.pace = pace or Pace(None, 1)
+        self.gate = [True]
         self.level = FULL
+        self.last_step = 0
         self.on_step: Callable[[int, str, int], None] | None = None
         self.on_process: Callable[[Sequence[Any]], None] | None = None
         self.on_problem: Callable[[str], None] | None = None
         self._threads: dict[int, ThreadState] = {}
         self._links: dict[int, int] = {}
-        self.last_step = 0
+        self._step_ns = 0
+        self._steps = [0, 0, 0]  # by level
+        self._spent_ns = [0, 0, 0]
+        self._busy = [0, 0]
 
     def entries(self, site: Site) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """What a wrapper calls: before, after and when the function raised; and what it names the site there."""
@@ -102,11 +103,9 @@ class Probe:
         try:
             thread = self._thread()
             if site.flags:
-                self._note_flags(site, thread, args)
+                self._enter(site, thread, args)
             if not site.quiet and self._wanted(site, thread):
-                self._record(
-                    wire.ENTER, site, thread, site.before, site.before_names, site.before_owner, args, kwargs, None
-                )
+                self._record(wire.ENTER, site, thread, site.sides[self._side], args, kwargs, None)
             return thread
         except Exception as error:
             self.failed(site, error)
@@ -116,12 +115,13 @@ class Probe:
         """The wrapped function returned ``result``."""
         try:
             if self._wanted(site, thread) and not (site.quiet and result is None):
-                self._record(
-                    wire.EXIT, site, thread, site.after, site.after_names, site.after_owner, args, kwargs, result
-                )
+                self._record(wire.EXIT, site, thread, site.sides[self._side + 1], args, kwargs, result)
             if site.flags:
                 self._leave(site, thread, raised=False)
-                self.returned(site, args, result)
+                if "step" in site.flags and result is not None:
+                    self._link(result)
+                if "process" in site.flags:
+                    self.process_built(args)
         except Exception as error:
             self.failed(site, error)
 
@@ -129,7 +129,7 @@ class Probe:
         """The wrapped function raised ``error``."""
         try:
             if self._wanted(site, thread):
-                self._record(wire.RAISE, site, thread, _RESULT, ("raised",), "raised", (), {}, error)
+                self._record(wire.RAISE, site, thread, _RAISED, (), {}, error)
             if site.flags:
                 self._leave(site, thread, raised=True)
         except Exception as problem:
@@ -140,17 +140,21 @@ class Probe:
         try:
             if isinstance(error, (RecorderStopped, OSError)) or site is None:
                 text = str(error) if isinstance(error, RecorderStopped) else f"{type(error).__name__}: {error}"
-                self._set_level(OFF)
-                if self.recorder.stopped is None:
-                    self.recorder.stop(text)
+                self.stop(text)
             else:
                 site.on = False
-                site.why_off = f"{type(error).__name__}: {error}"[:200]
-                text = f"{site.ident}: {site.why_off}"
+                text = f"{site.ident}: {type(error).__name__}: {error}"[:300]
             if self.on_problem is not None:
                 self.on_problem(text)
         except Exception:
-            self.level = OFF  # nothing is left to tell it to
+            self.pace.past = 0  # nothing is left to tell it to
+
+    def stop(self, reason: str) -> None:
+        """Record nothing from now on."""
+        self.pace.past = 0
+        self._set_level(OFF)
+        if self.recorder.stopped is None:
+            self.recorder.stop(reason)
 
     # Steps and phases.
 
@@ -163,9 +167,13 @@ class Probe:
             state = self._threads[ident] = ThreadState(len(self._threads) & 0xFFFF)
         return state
 
-    def _note_flags(self, site: Site, thread: ThreadState, args: Sequence[Any]) -> None:
+    def _enter(self, site: Site, thread: ThreadState, args: Sequence[Any]) -> None:
         flags = site.flags
-        self.turn(site, args)
+        if "open" in flags:
+            self.recorder.step = self.last_step + 1
+            self._set_level(self.pace.level(self.recorder.step))
+        elif "step" in flags:
+            self._begin_step(args)
         if "capture" in flags:
             thread.captures += 1
         if "replay" in flags:
@@ -173,28 +181,41 @@ class Probe:
         if "graph begin" in flags:
             thread.graphs += 1
 
-    def turn(self, site: Site, args: Sequence[Any]) -> None:
-        """Begin a turn or a step, if the site is where that happens."""
-        if "open" in site.flags:
-            self.recorder.step = self.last_step + 1
-            self._set_level(self.pace.opened(self.recorder.step))
-        elif "step" in site.flags:
-            self.last_step = self.recorder.step = self.last_step + 1
-            batch = args[1] if len(args) > 1 else None
-            requests = read_attribute(batch, "reqs")
-            kind = (
-                str(getattr(read_attribute(batch, "forward_mode"), "_name_", "")),
-                len(requests) if isinstance(requests, list) else -1,
-            )
-            self._set_level(self.pace.begun(self.last_step, kind, time.monotonic_ns(), self.recorder.spent))
-            if self.on_step is not None:
-                self.on_step(self.last_step, *kind)
+    def _begin_step(self, args: Sequence[Any]) -> None:
+        now = time.monotonic_ns()
+        if 0 < now - self._step_ns < PAUSE_NS:
+            self._busy[0] += now - self._step_ns
+            self._busy[1] += 1
+        self._step_ns = now
+        self.last_step = self.recorder.step = self.last_step + 1
+        batch = args[1] if len(args) > 1 else None
+        requests = read_attribute(batch, "reqs")
+        size = len(requests) if isinstance(requests, list) else -1
+        spent = Spent(
+            self._spent_ns[FULL],
+            self._steps[FULL],
+            self._spent_ns[LIGHT],
+            self._steps[LIGHT],
+            self._busy[0],
+            self._busy[1],
+        )
+        self.step_begins(self.last_step, read_attribute(batch, "forward_mode"), size, spent)
+        self._set_level(self.pace.level(self.last_step))
+        self._steps[self.level] += 1
 
-    def returned(self, site: Site, args: Sequence[Any], result: Any) -> None:
-        """Remember the step of a result, or learn what process this is, if the site is where that happens."""
-        if "step" in site.flags and result is not None:
-            self._link(result)
-        if "process" in site.flags and self.on_process is not None:
+    def step_begins(self, step: int, mode: Any, size: int, spent: Spent) -> None:
+        """``step`` begins with a batch of ``size`` requests in ``mode``, a member of an enumeration."""
+        kind = (str(getattr(mode, "_name_", "")), size)
+        self.pace.begun(step, kind, spent)
+        if self.recorder.every != self.pace.every:
+            self.recorder.every = self.pace.every
+            self.recorder.write_head()
+        if self.on_step is not None:
+            self.on_step(step, *kind)
+
+    def process_built(self, args: Sequence[Any]) -> None:
+        """The scheduler is built; ``args`` are those of its constructor."""
+        if self.on_process is not None:
             self.on_process(args)
 
     def _leave(self, site: Site, thread: ThreadState, raised: bool) -> None:
@@ -214,11 +235,15 @@ class Probe:
 
     def _set_level(self, level: int) -> None:
         self.level = OFF if self.recorder.stopped is not None else level
-        if self.recorder.every != self.pace.every:
-            self.recorder.every = self.pace.every
-            self.recorder.write_head()
+        self.gate[0] = self.level == FULL
+
+    @property
+    def _side(self) -> int:
+        """Where a site's sides for the level of now begin."""
+        return 0 if self.level == FULL else 2
 
     def _link(self, result: Any) -> None:
+        self._links.pop(id(result), None)
         self._links[id(result)] = self.last_step
         if len(self._links) > _LINKS:
             del self._links[next(iter(self._links))]
@@ -234,9 +259,7 @@ class Probe:
         kind: int,
         site: Site,
         thread: ThreadState,
-        readers: tuple[Selector, ...],
-        names: tuple[str, ...],
-        owner: str,
+        side: Side,
         args: Sequence[Any],
         kwargs: dict[str, Any],
         result: Any,
@@ -250,9 +273,12 @@ class Probe:
         try:
             with self.recorder.lock:
                 signature = 0
-                if names:
-                    values = [read(args, kwargs, result) for read in readers]
-                    signature = self.describer.values(owner, names, values, ints)
+                if side.names:
+                    values = [
+                        self.step_of(read(args, kwargs, result)) if read.is_step else read(args, kwargs, result)
+                        for read in side.readers
+                    ]
+                    signature = self.describer.values(side.owner, side.names, values, ints)
                     if len(ints) > wire.MAX_INTS:
                         self.recorder.not_taken += 1
                         return
@@ -263,8 +289,9 @@ class Probe:
                 else:
                     phase = wire.EAGER if self.last_step else wire.WARM_UP
                 self.recorder.record(kind, site.number, signature, ints, phase, thread.number, time_ns)
+                self._spent_ns[self.level] += time.monotonic_ns() - time_ns
         finally:
             thread.busy = False
 
 
-_RESULT = (Selector(RETURN),)
+_RAISED = Side("raised", ("raised",), (Selector(RETURN),))

@@ -77,7 +77,6 @@ class Recorder:
         self.stopped: str | None = None
         self.step = 0
         self.every = 1
-        self._spent_ns = 0
         self.records = 0
         self.not_taken = 0
         self.fast: Any = None
@@ -163,7 +162,6 @@ class Recorder:
         self._append(body.pack(length, time_ns, self.step, signature, site, kind, phase, thread, count, *ints), length)
         self.records += 1
         cost = time.monotonic_ns() - time_ns
-        self._spent_ns += cost
         if self._definitions != before:
             self._cold_ns += cost
             self._cold += 1
@@ -173,24 +171,17 @@ class Recorder:
         if self.records % _HEAD_EVERY == 0:
             self.write_head()
 
-    @property
-    def spent(self) -> tuple[int, int]:
-        """What all records took so far, in ns, and in how many of them something was new."""
-        if self.fast is None:
-            return self._spent_ns, self._cold
-        spent_ns, cold = self.fast.spent()
-        return spent_ns, cold
+    # For the C part, which writes records itself.
 
-    def make_ready(self, length: int, signature: int) -> None:
-        """For the C part: there is room for a record of ``length`` bytes, and ``signature`` is defined."""
+    def rotate(self, room: int) -> None:
+        """Begin a new segment with room for a record of ``room`` bytes, unless another thread just did."""
         with self.lock:
-            if not self.fast.has_room(length):
-                self._rotate(length)
-            if signature:
-                self.ensure_defined(signature)
-                if not self.fast.has_room(length):
-                    self._rotate(length)
-                    self.ensure_defined(signature)
+            self._rotate(room)
+
+    def ensure(self, number: int) -> None:
+        """``ensure_defined``, for one thread at a time."""
+        with self.lock:
+            self.ensure_defined(number)
 
     def _append(self, body: bytes, length: int) -> None:
         if self.fast is not None:
@@ -263,7 +254,16 @@ class Recorder:
         if self._head is None:
             return
         if self.fast is not None:
-            self.records, self.not_taken, self._warm_ns, self._warm, self._cold_ns, self._cold = self.fast.counters()
+            (
+                self.records,
+                self._definitions,
+                self.not_taken,
+                self._warm_ns,
+                self._warm,
+                self._cold_ns,
+                self._cold,
+                self.step,
+            ) = self.fast.counters()
         reason = (self.stopped or "").encode("utf-8", "replace")[: wire.MAX_REASON]
         first = self._kept[0][0] if self._kept else 0
         head = wire.HEAD.pack(

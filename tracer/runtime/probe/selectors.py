@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .describe import UNREAD, read_attribute
@@ -22,17 +22,18 @@ class SelectorError(ValueError):
     """A selector that cannot be read or does not fit the function."""
 
 
-SELF_OR_ARGUMENT, RETURN, CALL = 1, 2, 3
+SELF_OR_ARGUMENT, RETURN = 1, 2
 EVERY = "[*]"
+STEP = "step:"
 
 
 class Selector:
     """Reads one value of a call: from where (``root``, an argument's ``position`` and ``name``), then along ``parts``.
 
-    A part is an attribute's name, an index, or ``EVERY``. ``call`` stands in for all of that where it is set.
+    A part is an attribute's name, an index, or ``EVERY``. With ``is_step`` the step that produced the value is meant.
     """
 
-    __slots__ = ("call", "name", "parts", "position", "root")
+    __slots__ = ("is_step", "name", "parts", "position", "root")
 
     def __init__(
         self,
@@ -40,18 +41,16 @@ class Selector:
         position: int = 0,
         name: str | None = None,
         parts: tuple[str | int, ...] = (),
-        call: Callable[[Sequence[Any], dict[str, Any], Any], Any] | None = None,
+        is_step: bool = False,
     ) -> None:
         self.root = root
         self.position = position
         self.name = name
         self.parts = parts
-        self.call = call
+        self.is_step = is_step
 
     def __call__(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
         """The value; ``UNREAD`` where there is none."""
-        if self.call is not None:
-            return self.call(args, kwargs, result)
         if self.root == RETURN:
             value = result
         elif self.position < len(args):
@@ -63,6 +62,10 @@ class Selector:
 
 def compile_selector(text: str, parameters: Sequence[str]) -> Selector:
     """The reader for ``text``; raises ``SelectorError`` if it names no parameter of the function."""
+    if text.startswith(STEP):
+        selector = compile_selector(text.removeprefix(STEP), parameters)
+        selector.is_step = True
+        return selector
     root = _ROOT.match(text)
     if root is None:
         raise SelectorError(f"'{text}' does not begin with self, arg.NAME or return")
