@@ -1,6 +1,5 @@
 """Formulas held against shapes that were seen, and a trace joined with an index."""
 
-
 import pytest
 
 from sgltrace.insight.formula import Symbols, Unknown, agrees, alternatives
@@ -29,10 +28,12 @@ def test_a_formula_that_does_not_hold(shape, seen):
     assert not holds(shape, seen, bs=8, topk=1)
 
 
-def test_a_free_symbol_is_bound_once():
+def test_a_free_symbol_speaks_for_a_formula_and_never_against_it():
     symbols = Symbols({"bs": 2})
-    assert agrees("(bs, hidden_size)", (2, 64), symbols)
-    assert not agrees("(bs, hidden_size)", (2, 32), symbols)
+    assert agrees("(hidden_size,)", (64,), symbols)
+    assert agrees("(bs, hidden_size)", (2, 32), symbols)
+    with pytest.raises(Unknown):
+        agrees("(hidden_size,)", (32,), symbols)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ class Unknown(Exception):
 
 @dataclass
 class Symbols:
-    """Values of symbols. ``free`` ones (a model's sizes) are bound by the first shape that they are held against."""
+    """Values of symbols. ``free`` ones (a model's sizes) are bound by the first shape that they are held against, and
+    speak for a formula but never against it.
+    """
 
     known: dict[str, int]
     free: dict[str, int] = field(default_factory=dict)
@@ -39,6 +41,15 @@ def dimensions(shape: str) -> list[ast.expr | None]:
         raise Unknown
     inner = text[1:-1].strip().rstrip(",")
     return [_parse(part) for part in _split(inner)] if inner else []
+
+
+def is_empty(formula: str) -> bool:
+    """Whether a formula is of tensors without elements, as an idle rank makes them."""
+    try:
+        sizes = [dimensions(shape) for shape in alternatives(formula)]
+    except Unknown:
+        return False
+    return bool(sizes) and all(any(isinstance(n, ast.Constant) and n.value == 0 for n in shape) for shape in sizes)
 
 
 def _split(text: str) -> list[str]:
@@ -118,9 +129,8 @@ def agrees(shape: str, seen: Sequence[int], symbols: Symbols) -> bool:
         if size is None:
             continue
         if isinstance(size, ast.Name) and size.id not in symbols.known:
-            if free.setdefault(size.id, value) != value:
-                return False
-            checked = True
+            # What differs from step to step (a prompt's length) is no size of the model, and says nothing.
+            checked |= free.setdefault(size.id, value) == value
             continue
         try:
             wanted = evaluate(size, {**free, **symbols.known})

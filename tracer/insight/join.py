@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sgltrace import runtime
-from sgltrace.insight.formula import Symbols, Unknown, agrees, alternatives
+from sgltrace.insight.formula import Symbols, Unknown, agrees, alternatives, is_empty
 from sgltrace.insight.observed import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Step
 from sgltrace.model import ContractField, CouplingPoint, Index, Tensor
 
@@ -102,7 +102,8 @@ class _Judge:
         self.free: dict[str, int] = {}
         self.by_field: dict[str, list[runtime.Observation]] = defaultdict(list)
         for o in seen:
-            if "DECODE" in o.mode and o.batch_size:
+            # While batches are filtered and merged they are of another size than the step.
+            if "DECODE" in o.mode and o.batch_size and o.stage != "filter and merge":
                 self.by_field[_field(o)].append(o)
 
     def tensors(self, rows: list[Tensor]) -> list[tuple[Tensor, Observed]]:
@@ -151,11 +152,13 @@ class _Judge:
         """An observation speaks for the rows that it fits; if it fits none, it speaks against all of them."""
         fits = [{id(o) for o in found if self._fits(t.shape, o)} for t in group]
         stray = [o for o in found if not any(id(o) in fit for fit in fits)]
-        known = [o for o in stray if any(self._comparable(t.shape, o) for t in group)]
+        busy = [t for t in group if not is_empty(t.shape or "")]
+        known = [o for o in stray if busy and all(self._comparable(t.shape, o) for t in busy)]
         rows = []
         for tensor, fit in zip(group, fits, strict=True):
             mine = [o for o in found if id(o) in fit]
-            verdict = CONFIRMED if mine and not known else REFUTED if known and tensor.shape else NOT_EXERCISED
+            against = known if tensor in busy else []
+            verdict = CONFIRMED if mine and not against else REFUTED if against else NOT_EXERCISED
             rows.append(
                 Observed(
                     name=tensor.name,
@@ -164,7 +167,7 @@ class _Judge:
                     path=tensor.path,
                     formula=tensor.shape,
                     verdict=verdict,
-                    shapes=_shapes([*mine, *known] if tensor.shape else found),
+                    shapes=_shapes([*mine, *against] if tensor.shape else found),
                 )
             )
         return rows
