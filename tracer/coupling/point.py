@@ -95,11 +95,11 @@ def trim(universe: Universe, found: Iterable[Site], most: int = PLACES) -> list[
     for item in found:
         by_function.setdefault(item.function, []).append(item)
 
-    def value(entry: tuple[str, list[Site]]) -> tuple[float, str, int]:
+    def value(entry: tuple[str, list[Site]]) -> tuple[int, str, int]:
         function, items = entry
         fn = universe.fns[function]
         score = max(s.weight for s in items) * 10 + min(len(items), 6) + universe.importance(fn)
-        return (-score, function, fn.line)
+        return (-score, fn.file, fn.line)
 
     out: list[Site] = []
     named: Counter[str] = Counter()
