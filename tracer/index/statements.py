@@ -172,6 +172,8 @@ class Reader(ExpressionReader):
                 base, index = self.expression(target.value), self.expression(target.index)
                 if not base.fixed:
                     on_object(self.engine, base, "__delitem__", [(None, index)], self.use(statement))
+            elif isinstance(target, s.Attr):
+                self.expression(target.value)
         return True
 
     # --- branches and loops ---
