@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sgltrace import runtime
 from sgltrace.insight.formula import Symbols, Unknown, agrees, alternatives, is_empty
-from sgltrace.insight.observed import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Step
+from sgltrace.insight.observed import ContractEvidence, Crash, Observed, PointEvidence, Run, Shape, Shared, Step
 from sgltrace.model import ContractField, CouplingPoint, Index, Tensor
 
 CONFIRMED, REFUTED, NOT_EXERCISED = "confirmed", "refuted", "not exercised"
@@ -49,6 +49,9 @@ def join(trace: runtime.Trace, index: Index, name: str) -> Run:
         contract=[judge.contract(field) for field in index.contract if field.path == path],
         edges=ran,
         missing_edges=missing,
+        sharing=[
+            Shared(function=s.function, first=s.first, second=s.second, count=s.count) for s in runtime.sharing(trace)
+        ],
         crashes=_crashes(trace),
         unattached=_unattached(trace),
         notes=_notes(trace),
@@ -279,6 +282,4 @@ def _notes(trace: runtime.Trace) -> list[str]:
     for difference in runtime.rank_differences(trace):
         seen = ", ".join(f"{rank}: {value}" for rank, value in sorted(difference.seen.items()))
         notes.append(f"ranks differ in step {difference.step}: {difference.function} {difference.path}: {seen}")
-    for shared in runtime.sharing(trace):
-        notes.append(f"{shared.first} and {shared.second} share memory in {shared.function} ({shared.count} times)")
     return notes

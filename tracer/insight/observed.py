@@ -70,6 +70,15 @@ class ContractEvidence(msgspec.Struct, kw_only=True, frozen=True):
     observed: list[Observed] = []
 
 
+class Shared(msgspec.Struct, kw_only=True, frozen=True):
+    """Two fields that held the same memory in a function, ``count`` times."""
+
+    function: str
+    first: str
+    second: str
+    count: int
+
+
 class Crash(msgspec.Struct, kw_only=True, frozen=True):
     """How a process of the run ended that should not have."""
 
@@ -96,6 +105,7 @@ class Run(msgspec.Struct, kw_only=True):
     """Caller, callee and how often, of calls that ran."""
     missing_edges: list[tuple[str, str, int]] = []
     """Of those, the ones that the static graph lacks."""
+    sharing: list[Shared] = []
     crashes: list[Crash] = []
     unattached: list[str] = []
     """Processes that the probe did not get into, and why."""
