@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, of, site, sites
 from sgltrace.coupling.query import calls_on, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,35 @@ class DraftKv(Rule):
     """The draft attends to KV that only its own extend writes, at slots that it shares with the target."""
 
     kind = "draft_kv"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def extend(self, batch: ForwardBatch, draft: EagleDraftInput):
+                            draft.hidden_states = self.draft_model_runner.forward(batch)
+
+                        def propose(self, batch: ForwardBatch):
+                            for _ in range(self.speculative_num_steps):
+                                self.draft_model_runner.forward(batch)
+                """,
+            },
+            producers=("worker:EAGLEWorker.extend",),
+            consumers=("worker:EAGLEWorker.propose",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "target": """
+                    class TpModelWorker:
+                        def run(self, batch: ForwardBatch):
+                            return self.model_runner.forward(batch)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who runs the draft model to fill KV, who drafts over it, and the pools that both models share."""

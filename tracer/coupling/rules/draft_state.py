@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
 from sgltrace.coupling.query import DRAFTS, held_by, is_copy, spec_writes, start_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -17,6 +17,35 @@ class DraftState(Rule):
     """A field that each speculative step reads from the one before, and that only drafting code writes."""
 
     kind = "draft_state"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def keep(self, draft: EagleDraftInput, logits):
+                            draft.topk_p = logits.softmax(-1)
+
+                        def propose(self, draft: EagleDraftInput):
+                            return draft.topk_p
+                """,
+            },
+            producers=("worker:EAGLEWorker.keep",),
+            consumers=("worker:EAGLEWorker.propose",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Sampler:
+                        def keep(self, logits):
+                            self.topk_p = logits.softmax(-1)
+                            return self.topk_p
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The loop-carried fields, the token the draft continues from, and the inputs of the draft's own extend."""

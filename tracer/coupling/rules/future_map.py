@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, sites
 from sgltrace.coupling.query import decides
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,36 @@ class FutureMap(Rule):
     """The relay is laid out for the process's algorithm when it is made, and for the first draft state it sees."""
 
     kind = "future_map"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class FutureMap:
+                        def __init__(self, spec_algo):
+                            if spec_algo.is_none():
+                                self.token_ids_buf = make()
+
+                        def resolve(self, batch: ScheduleBatch):
+                            batch.input_ids = self.token_ids_buf[batch.input_ids]
+                """,
+            },
+            producers=("scheduler:FutureMap.__init__",),
+            consumers=("scheduler:FutureMap.resolve",),
+            severity={"v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Buffers:
+                        def __init__(self, spec_algo):
+                            if spec_algo.is_none():
+                                self.token_ids_buf = make()
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Methods of the relay that decide by the algorithm, and the buffers that only one regime has."""

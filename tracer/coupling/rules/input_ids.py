@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, Finding, sites
 from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, shared_writes, spec_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,38 @@ class InputIds(Rule):
     """A plain step feeds the last output; speculation feeds the draft state's token."""
 
     kind = "input_ids"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            if not self.spec_algorithm.is_none():
+                                return
+                            self.input_ids = self.output_ids
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def feed(self, batch: ScheduleBatch, draft: EagleDraftInput):
+                            batch.input_ids = draft.verified_id
+                """,
+            },
+            producers=("worker:EAGLEWorker.feed",),
+            consumers=("scheduler:ScheduleBatch.next_step",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            self.input_ids = self.output_ids
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The writers of the two sources, and who takes its input from which."""

@@ -9,7 +9,7 @@ from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
 from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
 from sgltrace.coupling.regime import PLAIN
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -35,6 +35,51 @@ class KvAlloc(Rule):
     """Slots for a step's KV are reserved in one place without speculation and in another, for more tokens, with it."""
 
     kind = "kv_alloc"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            if not self.spec_algorithm.is_none():
+                                return
+                            self.input_ids = self.output_ids
+                            self.out_cache_loc = take_slots(self)
+
+                    def take_slots(batch):
+                        return batch.token_to_kv_pool_allocator.alloc(len(batch.reqs))
+                """,
+            },
+            producers=("scheduler:ScheduleBatch.next_step",),
+            consumers=("scheduler:take_slots",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def widen(self, batch: ScheduleBatch):
+                            batch.out_cache_loc = batch.token_to_kv_pool_allocator.alloc(self.speculative_num_steps)
+                            batch.token_to_kv_pool_allocator.free(batch.out_cache_loc)
+                """,
+            },
+            producers=("worker:EAGLEWorker.widen",),
+            consumers=("worker:EAGLEWorker.widen",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            self.input_ids = self.output_ids
+                            self.out_cache_loc = self.token_to_kv_pool_allocator.alloc(len(self.reqs))
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The block that only a plain server runs; then speculation's own allocations, before and in the worker."""

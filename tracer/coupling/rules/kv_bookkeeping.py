@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Item
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, plain_writes, spec_writes, step_reads, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,44 @@ class KvBookkeeping(Rule):
     """The lengths that say which KV is valid are advanced in one place with speculation, in another without."""
 
     kind = "kv_bookkeeping"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            if not self.spec_algorithm.is_none():
+                                return
+                            for req in self.reqs:
+                                req.kv_committed_len += 1
+
+                        def release(self, req: Req):
+                            return req.kv_committed_len
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def settle(self, batch: ScheduleBatch, accepted):
+                            for req, length in zip(batch.reqs, accepted):
+                                req.kv_committed_len += length
+                """,
+            },
+            producers=("worker:EAGLEWorker.settle",),
+            consumers=("scheduler:ScheduleBatch.next_step", "scheduler:ScheduleBatch.release"),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def settle(self, lengths):
+                            for req, length in zip(self.reqs, lengths):
+                                req.kv_committed_len += length
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The lengths, what a release checks of them, and the counter that evicts."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, sites
 from sgltrace.coupling.query import BATCHES, held_by, is_copy, plain_writes, spec_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -18,6 +18,43 @@ class SeqLens(Rule):
     """A plain step advances the lengths before its forward pass, speculation after: the same field, two meanings."""
 
     kind = "seq_lens_semantics"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            if not self.spec_algorithm.is_none():
+                                return
+                            self.seq_lens = self.seq_lens + 1
+                """,
+                "target": """
+                    class ForwardBatch:
+                        def positions_of(self, batch: ScheduleBatch):
+                            return batch.seq_lens - 1
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def settle(self, batch: ScheduleBatch, accepted):
+                            batch.seq_lens.add_(accepted)
+                """,
+            },
+            producers=("worker:EAGLEWorker.settle", "scheduler:ScheduleBatch.next_step"),
+            consumers=("target:ForwardBatch.positions_of",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            self.seq_lens = self.seq_lens + 1
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The length itself, and the copies of it that only one regime keeps up."""

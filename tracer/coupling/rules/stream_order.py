@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, paths_of, spec_writes, start_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,38 @@ class StreamOrder(Rule):
     """An event that speculation records and the scheduler waits for, or a stream that only speculation plans on."""
 
     kind = "stream_order"
+    positive = (
+        Example(
+            {
+                "v2": """
+                    class EAGLEWorkerV2:
+                        def check(self, draft: EagleDraftInput):
+                            draft.verify_done = self.device.Event()
+                """,
+                "scheduler": """
+                    class ScheduleBatch:
+                        def settle(self):
+                            if self.spec_info.verify_done is not None:
+                                self.spec_info.verify_done.synchronize()
+                """,
+            },
+            producers=("v2:EAGLEWorkerV2.check",),
+            consumers=("scheduler:ScheduleBatch.settle",),
+            severity={"v1": None, "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def wait(self, result: GenerationBatchResult):
+                            if result.copy_done is not None:
+                                result.copy_done.synchronize()
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Events first, then streams."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access, Branch, Call
+from sgltrace.coupling.facts import Branch, Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, site, sites
 from sgltrace.coupling.query import calls_on, decides, paths_of, start_writes, targets
 from sgltrace.coupling.regime import last_name
@@ -21,11 +21,10 @@ class WorkerDispatch(Rule):
     kind = "worker_dispatch"
 
     def find(self, universe: Universe) -> Iterator[Finding]:
-        """The binding, the batch's class, the target worker's tail, and the overlap flag."""
+        """The binding, the batch's class, and the target worker's tail."""
         yield from self._bound(universe)
         yield from self._handed(universe)
         yield from self._tail(universe)
-        yield from self._flags(universe)
 
     def _bound(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("worker_dispatch", "workers")
@@ -169,37 +168,6 @@ class WorkerDispatch(Rule):
             weight=2,
         )
 
-    def _flags(self, universe: Universe) -> Iterator[Finding]:
-        """The overlap flag that the configuration sets by the algorithm."""
-        names = universe.vocabulary.spec.overlap_fields
-        chosen = [a for a in universe.written(names) if universe.is_args(universe.fn(a))]
-        chosen = [a for a in chosen if a.regime == "spec" or _near_config(universe, a)]
-        copies = [
-            a for a in universe.written(names) if not universe.is_args(universe.fn(a)) and universe.fn(a).at_start
-        ]
-        reads = [a for a in universe.read(names) if universe.fn(a).side == SCHEDULER]
-        if not chosen or not reads:
-            return
-        reason = (
-            "without overlap an off step is slower than a plain server's: launch and processing do not run beside it"
-        )
-        yield Finding(
-            kind="scheduler_flags",
-            title="Overlap scheduling is switched by the algorithm when the process starts",
-            producers=sites(chosen, writes_of, 6),
-            consumers=sites(copies, writes_of, 5) + sites(reads, reads_of, 3),
-            binding_time="process start",
-            why=(
-                "The first worker runs without overlap, the second needs it: the flag is set by the "
-                "algorithm, and chooses the event loop, the relay and the class of batch. Off steps "
-                "run in the loop that was chosen."
-            ),
-            refactor="None for correctness; v1's off steps cannot win back what overlap would give.",
-            verdicts=dict.fromkeys("ABC", (NONE, "overlap stays on")),
-            by_path={"v1": dict.fromkeys("ABC", (SOFT, reason))},
-            weight=2,
-        )
-
 
 def _runs_batch(universe: Universe, call: Call) -> bool:
     return any(t.id in universe.entries for t in targets(universe, call))
@@ -215,8 +183,3 @@ def _assigned(universe: Universe, fn: Fn, branch: Branch) -> dict[str, set[bool]
                     if isinstance(inner, s.Assign) and isinstance(inner.targets[0], s.Name):
                         out.setdefault(inner.targets[0].id, set()).add(side)
     return out
-
-
-def _near_config(universe: Universe, access: Access) -> bool:
-    facts = universe.facts[access.function]
-    return any(universe.vocabulary.spec.is_config(m.name) for m in facts.mentions)
