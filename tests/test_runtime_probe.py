@@ -92,7 +92,8 @@ def nothing():
 
 @pytest.mark.parametrize("function, args, kwargs", [
     (plain, (0, 1), {}), (plain, (0, 1, 5, 6, 7), {"key": 8, "z": 9}), (positional, (1,), {}),
-    (positional, (1, 2, 3), {}), (positional, (1,), {"c": 4}), (keywords, (), {"a": 1}), (keywords, (), {"b": 1, "a": 2}),
+    (positional, (1, 2, 3), {}), (positional, (1,), {"c": 4}), (keywords, (), {"a": 1}),
+    (keywords, (), {"b": 1, "a": 2}),
     (nothing.__wrapped__, (), {}),
 ])  # fmt: skip
 def test_a_wrapper_is_called_and_looks_like_the_function(function, args, kwargs):
@@ -239,7 +240,8 @@ def look(value, *, named=None):
     return value
 
 def go():
-    for value in (EagleDraftInput(), EagleVerifyInput(), RelayPayload(torch.Tensor(7), 1), Sparse(2), {"a": 1}, None, 1.5):
+    tracked = EagleDraftInput(), EagleVerifyInput(), RelayPayload(torch.Tensor(7), 1)
+    for value in (*tracked, Sparse(2), {"a": 1}, None, 1.5):
         look(value, named=value)
     try:
         look()
