@@ -16,7 +16,7 @@ from sgltrace.coupling.widths import find_width_fields, width_calls
 from sgltrace.index import syntax as s
 from sgltrace.index.parse import parse_source
 
-ALGORITHM = '''
+ALGORITHM = """
 class SpeculativeAlgorithm(Enum):
     NONE = auto()
     EAGLE = auto()
@@ -36,14 +36,15 @@ class ForwardMode(IntEnum):
 
     def is_target_verify(self):
         return self == ForwardMode.TARGET_VERIFY
-'''
+"""
 
 SIDES = {
     "start": u.OUTSIDE,
     "scheduler": u.SCHEDULER,
     "target": u.TARGET,
     "worker": u.WORKER,
-    "before": u.WORKER,
+    "before": u.WORKER,  # speculation's own code that the scheduler runs
+    "disaggregation": u.SCHEDULER,
     "v1": u.WORKER,
     "v2": u.WORKER,
 }
@@ -86,7 +87,8 @@ def universe(example: Example) -> u.Universe:
 def _add(fns: dict[str, u.Fn], nodes: dict[str, s.Func], part: str, node: s.Func, cls: str | None) -> None:
     name = f"{cls}.{node.name}" if cls else node.name
     body = node.statements()
-    fn = u.Fn(f"{part}:{name}", node.name, cls, part, f"{part}.py", node.line, node.params, lambda: body)
+    module = "managers.scheduler" if part == "scheduler" else part
+    fn = u.Fn(f"{part}:{name}", node.name, cls, module, f"{part}.py", node.line, node.params, lambda: body)
     start = part in ("start", "vocabulary") or node.name == "__init__"
     fn.phases = frozenset(["process start" if start else "every step"])
     fn.side = SIDES.get(part, u.OUTSIDE)
@@ -117,7 +119,8 @@ def _calls(made: u.Universe, facts: Facts, by_name: dict[str, list[u.Fn]]) -> li
         found = by_name.get(call.name, [])
         if call.owner == "self" and any(f.cls == made.fns[facts.function].cls for f in found):
             found = [f for f in found if f.cls == made.fns[facts.function].cls]
-        elif call.cls is not None and any(call.cls in made.lineage(f.cls) or f.cls in made.lineage(call.cls) for f in found):
-            found = [f for f in found if call.cls in made.lineage(f.cls) or f.cls in made.lineage(call.cls)]
+        elif call.cls is not None:
+            of_class = [f for f in found if call.cls in made.lineage(f.cls) or f.cls in made.lineage(call.cls)]
+            found = of_class or found
         out += [(facts.function, fn.id) for fn in found]
     return out

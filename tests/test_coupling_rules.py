@@ -33,9 +33,7 @@ def test_positive_example(rule, example):
         consumers = {place.function for place in point.consumers}
         severity = {path: point.severity[path] for path in example.severity}
         return (
-            set(example.producers) <= producers
-            and set(example.consumers) <= consumers
-            and severity == example.severity
+            set(example.producers) <= producers and set(example.consumers) <= consumers and severity == example.severity
         )
 
     assert any(map(shows, points)), [

@@ -18,7 +18,7 @@ from sgltrace.coupling.query import (
     targets,
 )
 from sgltrace.coupling.regime import BATCH, last_name
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.widths import width_reads, widths_of
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -29,6 +29,37 @@ class Attention(Rule):
     """Backends take a batch with draft state for a draft step, whatever its mode says."""
 
     kind = "attn_metadata"
+    positive = (
+        Example(
+            {
+                "target": """
+                    class ForwardBatch:
+                        def take(self, batch: ScheduleBatch):
+                            self.spec_info = batch.spec_info
+
+                    class FlashAttentionBackend:
+                        def prepare(self, batch: ForwardBatch):
+                            if batch.spec_info is not None:
+                                return batch.spec_info.kv_indices
+                            return batch.seq_lens
+                """,
+            },
+            producers=("target:ForwardBatch.take",),
+            consumers=("target:FlashAttentionBackend.prepare",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "target": """
+                    class FlashAttentionBackend:
+                        def prepare(self, batch: ForwardBatch):
+                            return batch.seq_lens
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Draft state read in a decode, positions that it overrides, and backends built for a number of steps."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
 from sgltrace.coupling.query import call_line, callers, calls_on, held_by, paths_of, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import writes_of
 from sgltrace.index import syntax as s
@@ -17,6 +17,40 @@ class BatchFilterMerge(Rule):
     """The batch hands filter and merge on to its draft state, which must have as many rows as the batch."""
 
     kind = "batch_filter_merge"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def join(self, other: ScheduleBatch):
+                            if self.spec_info:
+                                self.spec_info.join(other.spec_info)
+
+                        def fill(self, result):
+                            self.spec_info = result.next_draft_input
+                """,
+                "worker": """
+                    class EagleDraftInput:
+                        def join(self, other: EagleDraftInput):
+                            self.topk_p = cat([self.topk_p, other.topk_p])
+                """,
+            },
+            producers=("scheduler:ScheduleBatch.fill",),
+            consumers=("scheduler:ScheduleBatch.join", "worker:EagleDraftInput.join"),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def join(self, other: ScheduleBatch):
+                            self.seq_lens = cat([self.seq_lens, other.seq_lens])
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Calls on the draft state in which it takes rows by index (filter) or joins those of another (merge)."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, decides
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,36 @@ class Comm(Rule):
     """A communicator or dispatcher that keeps to what is safe under speculation."""
 
     kind = "comm"
+    positive = (
+        Example(
+            {
+                "target": """
+                    class LayerCommunicator:
+                        def gather(self, states):
+                            if get_global_server_args().speculative_algorithm is None:
+                                return fused(states)
+                            return plain(states)
+
+                        def run(self, states):
+                            return self.gather(states)
+                """,
+            },
+            producers=("target:LayerCommunicator.gather",),
+            consumers=("target:LayerCommunicator.run",),
+            severity={"v1": "none", "v2": "none"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "target": """
+                    class LayerCommunicator:
+                        def gather(self, states):
+                            return plain(states)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Choices by the algorithm in communication classes; then backends that are swapped around the draft."""

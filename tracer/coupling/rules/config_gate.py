@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Refusal
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import reads_after
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.widths import width_reads
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -19,6 +19,39 @@ class ConfigGate(Rule):
     """Arguments are rewritten, or configurations refused, because the process speculates."""
 
     kind = "config_gate"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class ServerArgs:
+                        def check(self):
+                            if self.speculative_algorithm is not None:
+                                if self.enable_mixed_chunk:
+                                    raise ValueError("no mixed chunks with speculation")
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def pick(self):
+                            return self.server_args.enable_mixed_chunk
+                """,
+            },
+            producers=("start:ServerArgs.check",),
+            consumers=("scheduler:Scheduler.pick",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class ServerArgs:
+                        def check(self):
+                            if self.enable_mixed_chunk and self.chunked_prefill_size < 0:
+                                raise ValueError("no mixed chunks without chunks")
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The widths and what keeps them consistent; then other refusals; then features that are switched off."""

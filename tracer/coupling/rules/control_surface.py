@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import annotation_class
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of
 from sgltrace.index import syntax as s
@@ -17,6 +17,39 @@ class ControlSurface(Rule):
     """Requests that change or report the server's state, and reach the draft worker or speculative values."""
 
     kind = "control_surface"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def change(self, message: SetInternalStateReq):
+                            allowed = {"speculative_accept_threshold_acc"}
+                            for name in message.server_args:
+                                if name not in allowed:
+                                    return False
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def check(self, args):
+                            return args.speculative_accept_threshold_acc
+                """,
+            },
+            producers=("scheduler:Scheduler.change",),
+            consumers=("worker:EAGLEWorker.check",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def change(self, message: SetInternalStateReq):
+                            return message.server_args == {}
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Values that may be changed at run time, and requests that the draft worker must follow."""

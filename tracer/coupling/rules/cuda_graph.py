@@ -8,7 +8,7 @@ from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, targets
 from sgltrace.coupling.regime import last_name
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
@@ -20,6 +20,44 @@ class CudaGraph(Rule):
     """A graph is captured for one mode and one number of tokens a request; nothing else may be replayed on it."""
 
     kind = "cuda_graph"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class CudaGraphRunner:
+                        def __init__(self, model_runner: ModelRunner):
+                            self.capture_forward_mode = ForwardMode.DECODE
+                            if model_runner.spec_algorithm.is_eagle():
+                                self.capture_forward_mode = ForwardMode.TARGET_VERIFY
+                                self.num_tokens_per_bs = model_runner.server_args.speculative_num_draft_tokens
+                """,
+                "target": """
+                    class CudaGraphRunner:
+                        def replay(self, batch: ForwardBatch):
+                            return self.graphs[batch.batch_size * self.num_tokens_per_bs]
+
+                    class ModelRunner:
+                        def run(self, batch: ForwardBatch):
+                            return self.graph_runner.replay(batch)
+                """,
+            },
+            producers=("start:CudaGraphRunner.__init__",),
+            consumers=("target:CudaGraphRunner.replay", "target:ModelRunner.run"),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class CudaGraphRunner:
+                        def __init__(self, model_runner: ModelRunner):
+                            self.capture_forward_mode = ForwardMode.DECODE
+                            self.num_tokens_per_bs = 1
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The target's graphs, their buffers, their re-capture, and the draft's own graphs."""

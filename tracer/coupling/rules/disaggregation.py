@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import decides
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,34 @@ class Disaggregation(Rule):
     """Prefill sends what the first draft of decode needs; decode builds a draft state of it."""
 
     kind = "disaggregation"
+    positive = (
+        Example(
+            {
+                "disaggregation": """
+                    class MetadataBuffers:
+                        def put(self, req: Req, result):
+                            req.output_topk_p = result.next_draft_input.topk_p
+
+                        def take(self, req: Req, batch: ScheduleBatch):
+                            batch.spec_info = EagleDraftInput(topk_p=req.output_topk_p)
+                """,
+            },
+            producers=("disaggregation:MetadataBuffers.put",),
+            consumers=("disaggregation:MetadataBuffers.take",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "disaggregation": """
+                    class MetadataBuffers:
+                        def put(self, req: Req, result):
+                            self.output_ids[req.index] = result.next_token_ids
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The draft state in the metadata, and the draft's KV pool in the transfer."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.point import HARD, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, decides, paths_of, step_reads, targets
 from sgltrace.coupling.regime import SPEC
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
@@ -19,6 +19,42 @@ class DpAttention(Rule):
     """Ranks agree on token counts that a stage multiplies by its width; nothing says which rank speculates."""
 
     kind = "dp_attention"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EagleDraftInput:
+                        def empty(cls, device):
+                            return EagleDraftInput(topk_p=torch.empty((0, cls.topk), device=device))
+
+                    class EAGLEWorker:
+                        def propose(self, batch: ScheduleBatch):
+                            if batch.forward_mode.is_idle():
+                                return EagleDraftInput.empty(self.device)
+                """,
+                "scheduler": """
+                    class ScheduleBatch:
+                        def idle(self):
+                            self.forward_mode = ForwardMode.IDLE
+                """,
+            },
+            producers=("worker:EagleDraftInput.empty",),
+            consumers=("worker:EAGLEWorker.propose",),
+            severity={},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def idle(self):
+                            self.forward_mode = ForwardMode.IDLE
+                            self.seq_lens = torch.empty(0)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Token accounting, idle ranks, and the mixing of prefill and decode."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, sites
 from sgltrace.coupling.query import held_by, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,36 @@ class ForwardModes(Rule):
     """Each stage of speculation has a mode of its own, and sets it on the batch that the scheduler keeps."""
 
     kind = "forward_mode"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def check(self, batch: ScheduleBatch):
+                            batch.forward_mode = ForwardMode.TARGET_VERIFY
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch):
+                            return batch.forward_mode.is_target_verify()
+                """,
+            },
+            producers=("worker:EAGLEWorker.check",),
+            consumers=("scheduler:Scheduler.process",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            self.forward_mode = ForwardMode.DECODE
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who rewrites the mode on the batch, and who reads what is left."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
 from sgltrace.coupling.query import by_regime, calls_on, spec_writes, step_reads, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,40 @@ class Grammar(Rule):
     """A grammar must accept each token once: the worker, or a branch of the scheduler, does it by the regime."""
 
     kind = "grammar"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def check(self, batch: ScheduleBatch, tokens):
+                            for req in batch.reqs:
+                                req.grammar.accept_token(tokens[req])
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, tokens):
+                            for req in batch.reqs:
+                                if batch.spec_algorithm.is_none():
+                                    req.grammar.accept_token(tokens[req])
+                """,
+            },
+            producers=("worker:EAGLEWorker.check",),
+            consumers=("scheduler:Scheduler.process",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, tokens):
+                            for req in batch.reqs:
+                                req.grammar.accept_token(tokens[req])
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who advances the grammar, then who makes and clears the mask."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import is_copy, start_writes, step_reads, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,37 @@ class HiddenCapture(Rule):
     """The mode of capture is set by the speculative stage that runs; a plain step asks for none."""
 
     kind = "hidden_capture"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def prefill(self, batch: ScheduleBatch):
+                            batch.capture_hidden_mode = CaptureHiddenMode.FULL
+                """,
+                "target": """
+                    class LogitsProcessor:
+                        def keep(self, batch: ForwardBatch, states):
+                            if batch.capture_hidden_mode.need_capture():
+                                return states
+                """,
+            },
+            producers=("worker:EAGLEWorker.prefill",),
+            consumers=("target:LogitsProcessor.keep",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def worker_batch(self):
+                            return ModelWorkerBatch(capture_hidden_mode=CaptureHiddenMode.NULL)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who sets the mode, at start and for each stage, and who keeps hidden states by it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
 from sgltrace.coupling.query import spec_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,40 @@ class Logprob(Rule):
     """The worker puts log-probabilities on the requests with speculation, the scheduler without."""
 
     kind = "logprob"
+    positive = (
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def note(self, batch: ScheduleBatch, values):
+                            for req in batch.reqs:
+                                req.output_token_logprobs_val.append(values[req])
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, values):
+                            for req in batch.reqs:
+                                if req.return_logprob and batch.spec_algorithm.is_none():
+                                    req.output_token_logprobs_val.append(values[req])
+                """,
+            },
+            producers=("worker:EAGLEWorker.note",),
+            consumers=("scheduler:Scheduler.process",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, values):
+                            for req in batch.reqs:
+                                req.output_token_logprobs_val.append(values[req])
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Writes of the requests' output log-probabilities on both sides."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, spec_writes, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -16,6 +16,40 @@ class MambaState(Rule):
     """States are kept per draft token until verify tells which to keep; a plain decode updates them in place."""
 
     kind = "mamba_state"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class HybridReqToTokenPool:
+                        def __init__(self, speculative_num_draft_tokens):
+                            self.intermediate_ssm = zeros(speculative_num_draft_tokens)
+                """,
+                "worker": """
+                    class HybridLinearAttnBackend:
+                        def keep(self, accepted):
+                            copy(self.intermediate_ssm, accepted)
+
+                    class EAGLEWorker:
+                        def check(self, accepted):
+                            self.attn_backend.keep(accepted)
+                """,
+            },
+            producers=("start:HybridReqToTokenPool.__init__",),
+            consumers=("worker:HybridLinearAttnBackend.keep",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class HybridReqToTokenPool:
+                        def __init__(self, size):
+                            self.mamba_pool = zeros(size)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """What is sized by speculation, and who moves, tracks and flips it."""

@@ -8,7 +8,7 @@ from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import NONE, Finding, Site, of, sites
 from sgltrace.coupling.query import decides, targets
 from sgltrace.coupling.regime import BATCH, SPEC
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -18,6 +18,34 @@ class MemPoolSizing(Rule):
     """What is sized once, for the wider of the two steps."""
 
     kind = "mem_pool_sizing"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class ModelRunner:
+                        def make_pool(self):
+                            extra = 4
+                            if self.server_args.speculative_num_draft_tokens is not None:
+                                extra += self.server_args.speculative_num_draft_tokens
+                            self.pool = ReqToTokenPool(max_context_len=self.model_config.context_len + extra)
+                """,
+            },
+            producers=("start:ModelRunner.make_pool",),
+            consumers=("start:ModelRunner.make_pool",),
+            severity={"v1": "none", "v2": "none"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class ModelRunner:
+                        def make_pool(self):
+                            self.pool = ReqToTokenPool(max_context_len=self.model_config.context_len + 4)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Lengths of rows, sizes of pools, and memory set aside for a draft."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,39 @@ class Metrics(Rule):
     """Counters that only speculative steps advance, and divisions by them."""
 
     kind = "metrics"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def count(self, accepted):
+                            self.spec_num_forward_ct += 1
+                            self.spec_num_accepted_tokens += accepted
+
+                        def process(self, batch: ScheduleBatch, result):
+                            if not batch.spec_algorithm.is_none():
+                                self.count(result.num_accepted_tokens)
+
+                        def log(self):
+                            return self.spec_num_accepted_tokens / self.spec_num_forward_ct
+                """,
+            },
+            producers=("scheduler:Scheduler.count", "scheduler:Scheduler.process"),
+            consumers=("scheduler:Scheduler.log",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def log(self):
+                            return self.num_tokens / self.num_steps
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Counters of the scheduler and divisions by them; then counters of each request."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -16,6 +16,41 @@ class PrefixCache(Rule):
     """The cache is made for the algorithm: its keys are pairs of tokens, its lengths one shorter."""
 
     kind = "prefix_cache"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class Scheduler:
+                        def make_cache(self):
+                            return RadixCache(is_eagle=self.spec_algorithm.is_eagle())
+                """,
+                "scheduler": """
+                    class RadixCache:
+                        def insert(self, key):
+                            if self.is_eagle:
+                                key = pairs(key)
+                            self.add(key)
+
+                        def finished(self, req: Req):
+                            self.insert(req.fill_ids)
+                """,
+            },
+            producers=("start:Scheduler.make_cache",),
+            consumers=("scheduler:RadixCache.insert",),
+            severity={"v1": "none", "v2": "none"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class RadixCache:
+                        def finished(self, req: Req):
+                            self.add(req.fill_ids)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The flag that the cache is made with, and every use of it; then what is inserted when a request ends."""

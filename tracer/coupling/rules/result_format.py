@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
-from sgltrace.coupling.query import comes_from, held_by, is_copy, is_reset, paths_of, spec_writes, start_writes
-from sgltrace.coupling.regime import last_name
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.query import comes_from, held_by, is_copy, is_reset, paths_of, spec_writes
+from sgltrace.coupling.rule import Example, Rule
+from sgltrace.coupling.strides import line_of_stride, on_result, set_at_start, wide_values
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -19,6 +19,59 @@ class ResultFormat(Rule):
     """The scheduler reads fields, strides and counts of a result that only a speculative worker gives it."""
 
     kind = "result_format"
+    positive = (
+        Example(
+            {
+                "v1": """
+                    class EAGLEWorker:
+                        def check(self, batch: ScheduleBatch, tokens):
+                            for req in batch.reqs:
+                                req.output_ids.append(tokens[req])
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, tokens):
+                            for req in batch.reqs:
+                                if batch.spec_algorithm.is_none():
+                                    req.output_ids.append(tokens[req])
+                """,
+            },
+            producers=("v1:EAGLEWorker.check",),
+            consumers=("scheduler:Scheduler.process",),
+            severity={"v1": "hard", "v2": None},
+        ),
+        Example(
+            {
+                "v2": """
+                    class EAGLEWorkerV2:
+                        def check(self, predicted):
+                            return GenerationBatchResult(next_token_ids=predicted.flatten())
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def cut(self, result: GenerationBatchResult, lengths):
+                            stride = self.draft_worker.speculative_num_draft_tokens
+                            tokens = result.next_token_ids.tolist()
+                            return [tokens[i * stride : i * stride + n] for i, n in enumerate(lengths)]
+                """,
+            },
+            producers=("v2:EAGLEWorkerV2.check",),
+            consumers=("scheduler:Scheduler.cut",),
+            severity={"v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def process(self, batch: ScheduleBatch, result: GenerationBatchResult):
+                            for req, token in zip(batch.reqs, result.next_token_ids.tolist()):
+                                req.output_ids.append(token)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The relayed draft state, the stride, the counts, and who appends tokens."""
@@ -83,7 +136,7 @@ class ResultFormat(Rule):
             ):
                 continue
             source = local.get(stride.stride.id, stride.stride) if isinstance(stride.stride, s.Name) else stride.stride
-            carried = _on_result(universe, source, local)
+            carried = on_result(universe, source, local)
             writes = [
                 a
                 for a in held_by(universe, universe.written(tokens), ("result",), unknown=False)
@@ -94,7 +147,7 @@ class ResultFormat(Rule):
                 for a in universe.written(tokens | {"accept_lens"})
                 if universe.fn(a).side == WORKER and not is_reset(a)
             ]
-            shapes = _wide_values(universe, fn.id)
+            shapes = wide_values(universe, fn.id)
             late = "is read from the worker when the result is processed" if not carried else "is carried by the result"
             reason = (
                 "a result of one token for each request is cut at the wrong places"
@@ -114,13 +167,13 @@ class ResultFormat(Rule):
                 producers=sites(writes, writes_of, 6)
                 + sites(wide, writes_of, 3)
                 + shapes
-                + _set_at_start(universe, source),
+                + set_at_start(universe, source),
                 consumers=[
                     Site(fn.id, stride.line, f"cuts tokens at multiples of {show(source)}", 8),
                     *sites(
                         [a for a in universe.facts[fn.id].accesses if not a.write and a.field in tokens], reads_of, 4
                     ),
-                    *_line_of_stride(universe, fn.id, source),
+                    *line_of_stride(universe, fn.id, source),
                 ],
                 binding_time="per step, consumed one step later",
                 why=(
@@ -237,46 +290,3 @@ def _relaying_paths(universe: Universe, reads: list[Access]) -> tuple[str, ...]:
             paths = universe.paths_of(access.function)
             found |= paths & {access.path} if access.path else paths
     return tuple(sorted(found))
-
-
-def _on_result(universe: Universe, node: s.Expr, local: dict[str, s.Expr]) -> bool:
-    """Whether a stride is an attribute of the result itself."""
-    counts = universe.fields("result", "counts")
-    for part in s.descend(node):
-        if isinstance(part, s.Attr) and part.attr in counts:
-            owner = last_name(part.value)
-            workers = universe.vocabulary.names("worker_dispatch", "workers")
-            if owner not in workers:
-                return True
-        if isinstance(part, s.Call):
-            for fn in universe.fns.values():
-                if fn.name == last_name(part.func) and fn.id in universe.facts:
-                    reads = universe.facts[fn.id].accesses
-                    if any(a.field in counts and universe.role(a.cls) == "result" for a in reads):
-                        return True
-    return False
-
-
-def _wide_values(universe: Universe, function: str) -> list[Site]:
-    """Worker functions that make the flat tokens: they fill a tensor of the logits' rows."""
-    out = []
-    for fn in universe.of_class("verify_inputs"):
-        facts = universe.facts.get(fn.id)
-        if facts is None or fn.side != WORKER or not fn.per_step:
-            continue
-        for line, value, _ in facts.returns:
-            if isinstance(value, s.Seq) and len(value.items) >= 3:
-                out.append(Site(fn.id, line, "returns the flat tokens with their accept lengths", 5))
-    return out
-
-
-def _set_at_start(universe: Universe, source: s.Expr) -> list[Site]:
-    """Where a worker's own stride is set, if it is one."""
-    names = {p.attr for p in s.descend(source) if isinstance(p, s.Attr)} & universe.vocabulary.spec.widths
-    roles = ("spec_worker", "draft_worker")
-    return sites([a for a in start_writes(universe, names) if universe.role(a.cls) in roles], writes_of, 4)
-
-
-def _line_of_stride(universe: Universe, function: str, source: s.Expr) -> list[Site]:
-    line = getattr(source, "line", 0)
-    return [Site(function, line, f"takes {show(source)} as the stride", 7)] if line else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
 from sgltrace.coupling.query import by_regime, calls_on, comes_from, paths_of, step_reads, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of
 
@@ -16,6 +16,42 @@ class Sampling(Rule):
     """Penalties are fed in one place with speculation and in another without; parameters follow draft tokens."""
 
     kind = "sampling"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            if not self.spec_algorithm.is_none():
+                                return
+                            self.sampling_info.penalizer_orchestrator.feed(self.output_ids)
+
+                    class BatchedPenalizerOrchestrator:
+                        def feed(self, tokens):
+                            for penalizer in self.penalizers:
+                                penalizer.add(tokens)
+                """,
+            },
+            producers=("scheduler:ScheduleBatch.next_step",),
+            consumers=("scheduler:BatchedPenalizerOrchestrator.feed",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def next_step(self):
+                            self.sampling_info.penalizer_orchestrator.feed(self.output_ids)
+
+                    class BatchedPenalizerOrchestrator:
+                        def feed(self, tokens):
+                            self.tokens = tokens
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The penalties, then verify's own sampling."""

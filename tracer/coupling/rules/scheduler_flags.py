@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import NONE, SOFT, Finding, site, sites
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
@@ -15,6 +15,43 @@ class SchedulerFlags(Rule):
     """How the scheduler runs its loop depends on the algorithm, whatever a batch does."""
 
     kind = "scheduler_flags"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class ServerArgs:
+                        def settle(self):
+                            if self.speculative_algorithm is not None:
+                                self.disable_overlap_schedule = True
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def pick(self):
+                            return not self.server_args.disable_overlap_schedule
+                """,
+            },
+            producers=("start:ServerArgs.settle",),
+            consumers=("scheduler:Scheduler.pick",),
+            severity={"v1": "soft", "v2": "none"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class ServerArgs:
+                        def settle(self):
+                            if self.device == "cpu":
+                                self.disable_overlap_schedule = True
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def pick(self):
+                            return not self.server_args.disable_overlap_schedule
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The flag that the arguments set, and the batches for which overlap is given up."""

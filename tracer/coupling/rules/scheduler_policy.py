@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Access, Branch
 from sgltrace.coupling.point import SOFT, Finding, Site, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, paths_of, reads_after
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -18,6 +18,41 @@ class SchedulerPolicy(Rule):
     """A decision of the scheduler that depends on the algorithm, and is made before a batch could be switched off."""
 
     kind = "scheduler_policy"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def needed(self):
+                            if self.spec_algorithm.is_none():
+                                return len(self.reqs)
+                            return len(self.reqs) * self.server_args.speculative_num_draft_tokens
+
+                    class Scheduler:
+                        def retract(self, batch: ScheduleBatch):
+                            return batch.needed() > self.free_tokens
+                """,
+            },
+            producers=("scheduler:ScheduleBatch.needed",),
+            consumers=("scheduler:Scheduler.retract",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class ScheduleBatch:
+                        def needed(self):
+                            return len(self.reqs)
+
+                    class Scheduler:
+                        def retract(self, batch: ScheduleBatch):
+                            return batch.needed() > self.free_tokens
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Estimates by width, orders by the algorithm, and limits chosen at start."""

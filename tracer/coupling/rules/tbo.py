@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, step_reads
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 from sgltrace.coupling.wording import reads_of
 
@@ -15,6 +15,38 @@ class TwoBatchOverlap(Rule):
     """The cut counts tokens a request by the mode and by the speculative input."""
 
     kind = "tbo"
+    positive = (
+        Example(
+            {
+                "target": """
+                    class TboForwardBatchPreparer:
+                        def width(batch: ForwardBatch):
+                            if batch.forward_mode.is_target_verify():
+                                return batch.spec_info.draft_token_num
+                            return 1
+
+                    class ForwardBatch:
+                        def cut(self):
+                            self.tbo_split_seq_index = split(self)
+                            return self.tbo_split_seq_index
+                """,
+            },
+            producers=("target:TboForwardBatchPreparer.width",),
+            consumers=("target:ForwardBatch.cut",),
+            severity={"v1": "soft", "v2": "soft"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "target": """
+                    class TboForwardBatchPreparer:
+                        def width(batch: ForwardBatch):
+                            return 1
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Functions of two-batch overlap that read a speculative input or mode, and who asks them for the cut."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, Finding, of, site
 from sgltrace.coupling.query import call_line, callers, calls_on, targets
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 
 
@@ -14,6 +14,39 @@ class TpAgreement(Rule):
     """Each rank runs its own scheduler on the same requests: a choice from anything else makes ranks part."""
 
     kind = "tp_agreement"
+    positive = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def receive(self):
+                            return broadcast_pyobj(self.requests, self.rank)
+
+                        def run(self, batch: ScheduleBatch):
+                            return self.model_worker.forward_batch_generation(batch)
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def forward_batch_generation(self, batch: ScheduleBatch):
+                            return self.check(batch)
+                """,
+            },
+            producers=("scheduler:Scheduler.receive",),
+            consumers=("scheduler:Scheduler.run", "worker:EAGLEWorker.forward_batch_generation"),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "scheduler": """
+                    class Scheduler:
+                        def receive(self):
+                            return broadcast_pyobj(self.requests, self.rank)
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Where requests are made alike on all ranks, and where speculation's own code has ranks agree."""

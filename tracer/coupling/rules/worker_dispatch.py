@@ -8,7 +8,7 @@ from sgltrace.coupling.facts import Branch, Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, site, sites
 from sgltrace.coupling.query import calls_on, decides, paths_of, start_writes, targets
 from sgltrace.coupling.regime import last_name
-from sgltrace.coupling.rule import Rule
+from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -19,6 +19,44 @@ class WorkerDispatch(Rule):
     """The scheduler calls one worker, bound when the process starts, with the kind of batch that it takes."""
 
     kind = "worker_dispatch"
+    positive = (
+        Example(
+            {
+                "start": """
+                    class Scheduler:
+                        def bind(self):
+                            if self.spec_algorithm.is_none():
+                                self.model_worker = self.tp_worker
+                            else:
+                                self.model_worker = self.draft_worker
+                """,
+                "scheduler": """
+                    class Scheduler:
+                        def run(self, batch: ScheduleBatch):
+                            return self.model_worker.forward_batch_generation(batch)
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def forward_batch_generation(self, batch: ScheduleBatch):
+                            return self.check(batch)
+                """,
+            },
+            producers=("start:Scheduler.bind",),
+            consumers=("scheduler:Scheduler.run",),
+            severity={"v1": "hard", "v2": "hard"},
+        ),
+    )
+    negative = (
+        Example(
+            {
+                "start": """
+                    class Scheduler:
+                        def bind(self):
+                            self.model_worker = self.tp_worker
+                """,
+            }
+        ),
+    )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The binding, the batch's class, and the target worker's tail."""

@@ -1,0 +1,115 @@
+"""The contract of an off step, the off steps that a release has, and how points are built and ranked."""
+
+from __future__ import annotations
+
+from coupling_support import universe
+
+from sgltrace.coupling.contract import contract
+from sgltrace.coupling.derive import from_universe
+from sgltrace.coupling.offsteps import off_steps
+from sgltrace.coupling.point import PLACES, Finding, Site, build
+from sgltrace.coupling.rule import Example
+
+V2 = {
+    "v2": """
+        class EAGLEWorkerV2:
+            def forward_batch_generation(self, batch: ScheduleBatch):
+                if self.speculative_num_steps == 0:
+                    return self.trivial(batch)
+                draft = EagleDraftInput(topk_p=torch.empty((0, self.topk)), verified_id=torch.empty((0,)))
+                return GenerationBatchResult(
+                    next_token_ids=self.predict, accept_lens=self.lens, next_draft_input=draft
+                )
+
+            def propose(self, batch: ScheduleBatch):
+                return batch.spec_info.topk_p, batch.spec_info.verified_id
+    """,
+    "scheduler": """
+        class Scheduler:
+            def run_batch(self, batch: ScheduleBatch):
+                result: GenerationBatchResult = self.model_worker.forward_batch_generation(batch)
+                batch.spec_info = result.next_draft_input
+                stride = self.draft_worker.speculative_num_draft_tokens
+                tokens = result.next_token_ids.tolist()
+                return [tokens[i * stride : i * stride + n] for i, n in enumerate(result.accept_lens)]
+    """,
+    "start": """
+        class ServerArgs:
+            def adaptive(self):
+                if self.speculative_adaptive:
+                    if why := adaptive_refused(self):
+                        raise ValueError(why)
+
+        def adaptive_refused(server_args: ServerArgs):
+            if server_args.speculative_eagle_topk > 1:
+                return "topk must be 1"
+            return None
+    """,
+}
+
+
+def rows(path: str) -> dict[str, object]:
+    return {row.field: row for row in contract(universe(Example(V2))) if row.path == path}
+
+
+def test_contract_names_what_the_scheduler_reads():
+    found = rows("v2")
+    tokens = found["result.next_token_ids"]
+    assert tokens.stride == "request i at i * self.draft_worker.speculative_num_draft_tokens"
+    assert tokens.requirement == "required"
+    assert found["result.accept_lens"].off_step_value.startswith("ones(bs)")
+    assert found["result.next_draft_input"].requirement == "required"
+
+
+def test_contract_takes_shapes_from_the_empty_draft_state():
+    found = rows("v2")
+    assert found["next_draft_input.topk_p"].shape == "(bs, topk)"
+    assert found["next_draft_input.verified_id"].shape == "(bs,)"
+
+
+def test_off_step_of_a_release_is_recognised_with_its_gates():
+    [step] = [o for o in off_steps(universe(Example(V2))) if o.path == "v2"]
+    assert step.function == "v2:EAGLEWorkerV2.forward_batch_generation"
+    assert [gate.what for gate in step.gates] == [
+        "refused where server_args.speculative_eagle_topk > 1: topk must be 1"
+    ]
+
+
+def test_points_are_ranked_hard_first_and_have_distinct_ids():
+    points = from_universe(universe(Example(V2))).points
+    order = {"hard": 0, "soft": 1, "none": 2, None: 3}
+    levels = [min(order[v] for v in p.severity.values()) for p in points]
+    assert [p.rank for p in points] == list(range(1, len(points) + 1))
+    assert levels == sorted(levels)
+    assert len({p.id for p in points}) == len(points)
+
+
+def test_a_point_names_few_functions_and_the_heaviest():
+    parts = {"scheduler": "\n".join(f"def f{n}():\n    pass\n" for n in range(40)), "worker": "def w():\n    pass\n"}
+    made = universe(Example(parts))
+    finding = Finding(
+        kind="kv_alloc",
+        title="t",
+        producers=[Site(f"scheduler:f{n}", 1, "x", n) for n in range(40)],
+        consumers=[Site("worker:w", 1, "x")],
+        binding_time="per step",
+        why="w",
+        refactor="r",
+        verdicts={"A": ("hard", "a"), "C": ("none", "c")},
+    )
+    point = build(made, finding)
+    assert point is not None
+    assert len(point.producers) == PLACES
+    assert "scheduler:f39" in {p.function for p in point.producers}
+    assert point.severity == {"v1": "hard", "v2": "hard"}
+    assert point.designs == ["A"]
+
+
+def test_a_side_that_does_not_run_on_a_path_takes_the_point_off_it():
+    made = universe(Example({"v2": "def w():\n    pass\n", "scheduler": "def s():\n    pass\n"}))
+    finding = Finding(
+        "kv_alloc", "t", [Site("v2:w", 1, "x")], [Site("scheduler:s", 1, "y")], "", "", "", {"A": ("hard", "")}
+    )
+    point = build(made, finding)
+    assert point is not None
+    assert point.severity == {"v1": None, "v2": "hard"}
