@@ -317,12 +317,12 @@ def _conditional(m: Machine, frame: Frame, body: s.Expr, test: s.Expr, orelse: s
     known = truth(evaluate(m, frame, test))
     if known is not None:
         return evaluate(m, frame, body if known else orelse)
-    given = given_by(m, frame, test)
+    given, otherwise = given_by(m, frame, test), given_by_failure(m, frame, test)
     with m.narrowed(frame, test, True):
         first = evaluate(m, frame, body)
     with m.narrowed(frame, test, False):
         second = evaluate(m, frame, orelse)
-    return join(first, second, given)
+    return join(second, first, otherwise) if otherwise else join(first, second, given)
 
 
 def given_by(m: Machine, frame: Frame, test: s.Expr) -> Given:
@@ -336,6 +336,17 @@ def given_by(m: Machine, frame: Frame, test: s.Expr) -> Given:
                 names = one.symbols()
                 if len(names) == 1 and one == symbol(next(iter(names))):
                     return {next(iter(names)): other}
+    return {}
+
+
+def given_by_failure(m: Machine, frame: Frame, test: s.Expr) -> Given:
+    """``topk > 1`` that does not hold means 1, as sizes are positive; ``topk != 1`` likewise."""
+    if isinstance(test, s.Cmp) and test.ops in ([">"], ["!="]):
+        left, right = evaluate(m, frame, test.left), evaluate(m, frame, test.rights[0])
+        if isinstance(left, Int) and isinstance(right, Int):
+            names = left.dim.symbols()
+            if len(names) == 1 and str(left.dim) in names and (test.ops == ["!="] or right.dim == const(1)):
+                return {next(iter(names)): right.dim}
     return {}
 
 

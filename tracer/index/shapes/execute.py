@@ -108,19 +108,8 @@ def _if(m: Machine, frame: Frame, node: s.If) -> Flow:
     if known is not None:
         return block(m, frame, node.body if known else node.orelse)
     given = ev.given_by(m, frame, node.test)
-    opposite = _given_by_failure(m, frame, node.test)
+    opposite = ev.given_by_failure(m, frame, node.test)
     return _branches(m, frame, [(node.body, given), (node.orelse, opposite)], node.test)
-
-
-def _given_by_failure(m: Machine, frame: Frame, test: s.Expr) -> Given:
-    """``topk > 1`` that does not hold means 1, as sizes are positive."""
-    if isinstance(test, s.Cmp) and test.ops in ([">"], ["!="]):
-        left, right = ev.evaluate(m, frame, test.left), ev.evaluate(m, frame, test.rights[0])
-        if isinstance(left, Int) and isinstance(right, Int):
-            names = left.dim.symbols()
-            if len(names) == 1 and str(left.dim) in names and (test.ops == ["!="] or right.dim == ONE):
-                return {next(iter(names)): right.dim}
-    return {}
 
 
 def _branches(m: Machine, frame: Frame, branches: list[tuple[list[s.Stmt], Given]], test: s.Expr | None = None) -> Flow:

@@ -28,7 +28,7 @@ def shape_text(value: Value) -> str | None:
             return f"range of {numbers.count}"
         case Tuple(items=items):
             inner = [shape_text(item) for item in items]
-            return f"({', '.join(text or '?' for text in inner)})" if any(inner) else None
+            return f"({', '.join(text or '?' for text in inner)}{',' * (len(inner) == 1)})" if any(inner) else None
         case Span(lower=lower, upper=upper):
             bounds = ["" if part is None else shape_text(part) or "?" for part in (lower, upper)]
             return f"slice({', '.join(bounds)})"

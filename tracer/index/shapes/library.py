@@ -105,7 +105,7 @@ def operate(
             ways = [operate(m, frame, name, rule, [*args[:i], way, *args[i + 1 :]], kwargs, line)
                     for way in arg.values if way != NONE]  # fmt: skip
             return join_all(ways) if ways else Unknown(f"{name} of None")
-    views = [m.view(arg) for arg in args]
+    views = [m.whole_view(arg) for arg in args]
     named = {key: calls.single(m.view(value)) for key, value in kwargs.items()}
     result = rule(TorchCall(name, views, named, frame.place(line)))
     out = named.get("out")

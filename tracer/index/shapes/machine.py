@@ -351,6 +351,15 @@ class Machine(Types):
             return Tuple(whole) if whole is not None else Run(segments)
         return value
 
+    def whole_view(self, value: Value) -> Value:
+        """``view``, of what is inside too: nested lists."""
+        view = self.view(value)
+        if isinstance(view, Tuple):
+            return Tuple(tuple(self.whole_view(item) for item in view.items), view.names)
+        if isinstance(view, Run):
+            return Run(tuple((self.whole_view(item), count) for item, count in view.segments))
+        return view
+
     def items(self, value: Value) -> list[Value] | None:
         """The elements of a sequence of known length."""
         view = self.view(value)
