@@ -52,12 +52,9 @@ class ProcessTrace:
 
     @property
     def rank(self) -> str:
-        """``tp0``, ``tp1 pp0`` ...: the parts of the identity that tell ranks apart; the name if unknown."""
-        parts = [
-            f"{key.removesuffix('_rank')}{value}"
-            for key, value in self.info.identity.items()
-            if key.endswith("_rank") and isinstance(value, int) and (key == "tp_rank" or value)
-        ]
+        """``tp0``, ``tp1 pp1`` ...: what tells ranks apart; the name if unknown."""
+        ranks = ((short, self.info.identity.get(f"{short}_rank")) for short in ("tp", "pp", "dp"))
+        parts = [f"{short}{rank}" for short, rank in ranks if isinstance(rank, int) and (short == "tp" or rank)]
         return " ".join(parts) or self.name
 
     def records(self) -> Iterator[Record]:

@@ -29,7 +29,7 @@ enum {
     MAX_ENTRIES = 40000, MAX_TEXTS = 256, LINKS = 64, CHECK_EVERY = 16,
 };
 #define OWN_NUMBERS 0x80000000u /* numbers of definitions from here on are this module's, below they are Python's */
-#define PAUSE_NS 500000000u     /* a longer gap between steps is no step's time */
+#define PAUSE_NS 100000000u     /* a longer gap between steps is no step's time */
 
 typedef struct Layout {
     struct Layout *next;

@@ -16,7 +16,7 @@ SHARE = 0.01
 NEW = 4  # steps of a mode and batch size that are always recorded in full
 MAX_EVERY = 256
 CHECK_EVERY = 16  # steps from one decision to the next
-PAUSE_NS = 500_000_000  # a longer gap between steps is no step's time
+PAUSE_NS = 100_000_000  # a longer gap between steps is no step's time
 _WRAPPERS = 1.3  # what a record costs with the call around it, over its own cost
 _MAX_KINDS = 10_000
 
