@@ -1,9 +1,10 @@
 """What a call does, for each value that its callee may be.
 
 Kinds of edges: ``direct`` (a function by its name), ``nested_function`` (one defined in a function around it),
-``function_variable`` (a function under another name: a variable, a parameter, a field, an alias), ``dict_dispatch`` (out of a
-dictionary or list), ``triton_launch`` (``kernel[grid](...)``), ``self_method``, ``attr_method`` (a method of another
-object), ``class_method``, ``static_method``, ``unbound_method`` (``Class.method(obj)``), ``super``, ``constructor``,
+``function_variable`` (a function under another name: a variable, parameter, field or alias), ``dict_dispatch`` (out
+of a dictionary or list), ``triton_launch`` (``kernel[grid](...)``), ``self_method``, ``attr_method`` (a method of
+another object), ``class_method``, ``static_method``, ``unbound_method`` (``Class.method(obj)``), ``super``,
+``constructor``,
 ``call_method`` (``__call__``), ``nn_module_call`` (``forward`` through ``nn.Module.__call__``), ``decorated`` (a
 wrapper calls what it wraps), ``callback`` (called from outside the tree, or a method that was passed on),
 ``property``, ``context_manager``, ``special_method``, ``generator_expression``.
@@ -24,7 +25,7 @@ from sgltrace.index.binding import (
     is_function,
     makes_wrappers,
 )
-from sgltrace.index.containers import call_method
+from sgltrace.index.containers import WEAK_REFERENCE, call_method
 from sgltrace.index.entities import ClassInfo, FunctionInfo
 from sgltrace.index.uses import Args, Site, Use
 from sgltrace.index.values import (
@@ -76,6 +77,8 @@ def _apply(engine: Engine, site: Site, value: Value) -> None:
         engine.solver.link(made, site.result)
     elif isinstance(value, Method):
         call_method(engine, site, value)
+    elif isinstance(value, Container) and value.kind == WEAK_REFERENCE:
+        engine.solver.link(value.element, site.result)
 
 
 def _apply_function(engine: Engine, site: Site, function: FunctionInfo, receiver: Value | None, kind: str) -> None:

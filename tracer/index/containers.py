@@ -21,6 +21,10 @@ METHODS = _PUT | _TAKE | _ALL | _SAME | _OTHERS
 """The methods that put values into a container or take them out."""
 
 
+WEAK_REFERENCE = "weakref"
+"""The kind of a container that gives its element when it is called."""
+
+
 def call_method(engine: Engine, site: Site, method: Method) -> None:
     """``container.name(args)``."""
     container, name, solver = method.container, method.name, engine.solver

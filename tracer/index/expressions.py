@@ -92,6 +92,7 @@ class ExpressionReader:
             known[0].expressions.append(expression)
             return known[1]
         use, result = Use(self.function, expression), Node()
+        result.is_name = base.is_name
         self.loads[base, expression.attr] = (use, result)
         load(self.engine, base, expression.attr, use, result)
         return result

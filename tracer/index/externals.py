@@ -10,7 +10,7 @@ from sgltrace.index import syntax as s
 from sgltrace.index.attributes import load, store
 from sgltrace.index.binding import functions_only, is_function
 from sgltrace.index.calls import call, invoke
-from sgltrace.index.containers import callback, merge
+from sgltrace.index.containers import WEAK_REFERENCE, callback, merge
 from sgltrace.index.elements import iterate, special_method
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.uses import Args, Site, Use
@@ -192,6 +192,15 @@ def _next_of(engine: Engine, site: Site, value: Value) -> None:
         special_method(engine, value, "__next__", site, [], site.result)
 
 
+def _weak_reference(engine: Engine, site: Site) -> None:
+    """``weakref.ref(x)``: called, it gives x."""
+    container = engine.interned.container_at(site, WEAK_REFERENCE)
+    node = _first(site)
+    if node is not None:
+        engine.solver.link(node, container.element)
+    engine.solver.add(site.result, container)
+
+
 def _enumerate(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
     container, pair = engine.interned.container_at(site, "generator"), engine.interned.container_at(site, "tuple")
@@ -306,7 +315,8 @@ _MODELS: dict[str, Model] = {
     "builtins.setattr": _setattr, "copy.copy": _same, "copy.deepcopy": _same, "dataclasses.replace": _same,
     "typing.cast": _second, "torch.compile": _same, "torch.jit.script": _same,
     "importlib.import_module": _import_module, "pkgutil.iter_modules": _iter_modules,
-    "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "torch.no_grad": _same,
+    "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "weakref.ref": _weak_reference,
+    "torch.no_grad": _same,
     "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same,
     "contextlib.contextmanager": _same, "contextlib.nullcontext": _same, "torch.inference_mode": _same,
     "triton.jit": _same, "threading.Lock": _empty("lock"), "torch.nn.ModuleList": _collect("list"),

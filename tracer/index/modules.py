@@ -109,23 +109,22 @@ class Modules:
         pending = module.imports.pop(name, None)
         node = scope.names.get(name)
         if pending is not None:
-            if node is None and len(pending) == 1:
-                node = scope.names[name] = self.imported(*pending[0]) or Node()
+            found = dict.fromkeys(filter(None, (self.imported(*binding) for binding in pending)))
+            if node is None and len(found) == 1:  # `import torch` and `import torch.nn` bind the same
+                node = scope.names[name] = next(iter(found))
                 return node
             if node is None:
                 node = scope.names[name] = name_node()
-            for target, attribute in pending:
-                bound = self.imported(target, attribute)
-                if bound is not None:
-                    self._solver.link(bound, node)
+            for bound in found:
+                self._solver.link(bound, node)
         if node is not None:
             return node
         for star in module.stars:
             other = self.load(star)
-            found = self.lookup(other, name) if other is not None and not name.startswith("_") else None
-            if found is not None:
-                scope.names[name] = found
-                return found
+            starred = self.lookup(other, name) if other is not None and not name.startswith("_") else None
+            if starred is not None:
+                scope.names[name] = starred
+                return starred
         return None
 
     def imported(self, target: str, attribute: str | None) -> Node | None:
