@@ -54,7 +54,7 @@ def build(target: Target) -> Path:
     """The built library, from the cache or made now. Raises ``InputError`` where that is not possible."""
     if not target.limited_api:
         raise InputError("the server's Python does not load extensions for CPython's limited API")
-    source = b"".join(path.read_bytes() for path in sorted([SOURCE, *PROBE.glob("_fast_*.h")]))
+    source = b"".join(path.read_bytes() for path in sorted(PROBE.glob("_fast*.c")))
     digest = hashlib.sha256(source + repr((_FLAGS, platform.machine(), platform.libc_ver())).encode()).hexdigest()[:16]
     library = user_cache_dir() / "fast" / digest / LIBRARY
     if not library.exists():

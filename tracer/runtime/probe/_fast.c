@@ -3,10 +3,10 @@
  * What is met for the first time (a layout, a text), a full segment, and new kinds of steps are left to Python; what
  * was met before, and what differs from that in sizes only, is dealt with here.
  */
-#include "_fast_state.h"
-#include "_fast_write.h"
-#include "_fast_describe.h"
-#include "_fast_select.h"
+#include "_fast_state.c"
+#include "_fast_write.c"
+#include "_fast_describe.c"
+#include "_fast_select.c"
 
 /* --- Records ------------------------------------------------------------------------------------------------------ */
 

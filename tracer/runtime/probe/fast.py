@@ -14,7 +14,7 @@ from .probe import Probe, Site
 from .recorder import Recorder
 from .selectors import EVERY
 
-# As in _fast_state.h.
+# As in _fast_state.c.
 _FLAGS = {
     "capture": 1,
     "replay": 2,
