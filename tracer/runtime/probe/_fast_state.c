@@ -1,4 +1,4 @@
-/* Included by _fast.c, which is the one that is compiled: what its parts share: the constants of wire.py, the tables, and the memory that is written to.
+/* Included by _fast.c, the one that is compiled: the constants of wire.py, the tables, and the memory written to.
  *
  * All state is of one process and guarded by the GIL. Only the limited API of CPython 3.10 is used, so that one build
  * serves every version from there on.
