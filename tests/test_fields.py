@@ -9,7 +9,7 @@ from sgltrace.index.fields import Access, FieldFlow, field_flow
 
 __all__ = ["resolve"]
 
-BATCH = '''
+BATCH = """
 import copy, dataclasses
 from dataclasses import dataclass
 from typing import List, Optional
@@ -40,7 +40,7 @@ class GenerationBatchResult:
     next_token_ids: torch.Tensor = None
     accept_lens: torch.Tensor = None
     speculative_num_draft_tokens: int = None
-'''
+"""
 
 # name: (source with ``main(b: ScheduleBatch)``, writes "kind Class.field", reads likewise)
 CASES: dict[str, tuple[str, list[str], list[str]]] = {

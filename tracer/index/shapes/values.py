@@ -183,6 +183,8 @@ Given = dict[str, Dim]
 
 NONE = Const(None)
 A_NUMBER = Unknown("a number that is not known")
+TOO_MANY = Unknown(f"more than {MOST_ALTERNATIVES} different values meet here")
+"""Does not give way to what is known on another way, as other unknown values do."""
 TRUE, FALSE = Const(True), Const(False)
 
 
@@ -208,8 +210,10 @@ def join(left: Value, right: Value, given: Given | None = None) -> Value:
     were understood. A shape that is the other's at batch size 0 is the idle case of it, and one that is the
     other's under what the left way takes as ``given`` (``topk == 1``) a special case of it.
     """
-    if left is right or left == right:
+    if left is right or left == right or left == TOO_MANY:
         return left
+    if right == TOO_MANY:
+        return right
     merged: list[Value] = list(alternatives(left))
     for value in alternatives(right):
         for i, other in enumerate(merged):
@@ -222,7 +226,7 @@ def join(left: Value, right: Value, given: Given | None = None) -> Value:
     if len(merged) == 1:
         return merged[0]
     if len(merged) > MOST_ALTERNATIVES:
-        return Unknown(f"more than {MOST_ALTERNATIVES} different values meet here")
+        return TOO_MANY
     return Either(tuple(merged))
 
 
