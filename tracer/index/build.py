@@ -10,6 +10,7 @@ from sgltrace import __version__
 from sgltrace.files import user_cache_dir
 from sgltrace.index import syntax as s
 from sgltrace.index.collection import no_collection
+from sgltrace.index.depth import deep_recursion
 from sgltrace.index.engine import Engine
 from sgltrace.index.entities import FunctionInfo
 from sgltrace.index.facts import Facts
@@ -44,8 +45,8 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
     def outlined(module: str) -> bool:
         return roles().is_outlined(module) and not _below(module, options.whole)
 
-    with Facts(tree, options.cache_dir, options.jobs, outlined) as facts, no_collection():
-        progress.stage("Resolving calls")
+    progress.stage("Reading modules and resolving calls")
+    with Facts(tree, options.cache_dir, options.jobs, outlined, progress) as facts, no_collection(), deep_recursion():
         engine = Engine(tree, facts)
         engine.modules.followed = None if options.whole else options.followed
         facts.prefetch(_also(tree))
@@ -60,7 +61,24 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
         program = Program(engine)
         program.cast = find_cast(program, roles(), processes)
         program.phases = Phases(program, roles(), program.cast)
+        program.cast.notes += _notes(program)
     return program
+
+
+def _notes(program: Program) -> list[str]:
+    """What was left out of this index, for the reader."""
+    engine, notes = program.engine, []
+    outlined = sum(module.is_outline for module in engine.modules.loaded.values())
+    if outlined:
+        notes.append(
+            f"{outlined} modules (other platforms, weights, storage, front end) are known by their classes and "
+            f"signatures only; --whole follows them"
+        )
+    left = len(engine.modules.not_followed)
+    if left:
+        notes.append(f"{left} models that are found by searching a package are not followed; --whole follows them")
+    notes += [f"{function.id} is nested too deeply to be read" for function in engine.unread]
+    return notes
 
 
 def _below(module: str, prefixes: tuple[str, ...]) -> bool:
@@ -89,6 +107,11 @@ def build(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
 
 def to_index(program: Program) -> Index:
     """The index of a resolved program."""
+    with deep_recursion():
+        return _to_index(program)
+
+
+def _to_index(program: Program) -> Index:
     engine, cast = program.engine, program.cast
     return Index(
         tool=f"sgltrace {__version__}",

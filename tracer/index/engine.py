@@ -44,6 +44,8 @@ class Engine:
         """Attributes that were not there when they were asked for."""
         self.declared: dict[ClassInfo, list[Node]] = {}
         """What is annotated as a class of which no object was made yet."""
+        self.unread: list[FunctionInfo] = []
+        """Functions that nest too deeply."""
         self._queue: deque[FunctionInfo] = deque()
 
     # --- running ---
@@ -70,7 +72,11 @@ class Engine:
 
         while True:
             while self._queue:
-                lower(self, self._queue.popleft())
+                function = self._queue.popleft()
+                try:
+                    lower(self, function)
+                except RecursionError:
+                    self.unread.append(function)
                 self.solver.run()
             self.solver.run()
             if not self._queue and not settle(self):

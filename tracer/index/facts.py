@@ -17,6 +17,7 @@ import msgspec
 
 from sgltrace.files import write_atomically
 from sgltrace.index import syntax as s
+from sgltrace.progress import Progress, SilentProgress
 from sgltrace.sources import SourceTree, UndecodableSource, UnreadableFile, decode_source
 
 
@@ -32,7 +33,9 @@ class Facts:
         cache_dir: Path | None,
         jobs: int | None = None,
         outlined: Callable[[str], bool] = lambda module: False,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress if progress is not None else SilentProgress()
         self._tree = tree
         self._outlined = outlined
         self._cache = None if cache_dir is None else cache_dir / "facts" / str(s.FACTS_VERSION)
@@ -60,6 +63,7 @@ class Facts:
         """The facts of a module of the tree, once: whoever asks keeps them. ``error`` says why there are none."""
         if module not in self._ready and module not in self._pending:
             self._begin(module)
+        self._progress.advance()
         future = self._pending.pop(module, None)
         if future is not None:
             return s.decode(future.result())

@@ -41,6 +41,7 @@ class Modules:
         }
         self.skipped: dict[str, str] = {}
         self.followed: tuple[str, ...] | None = None
+        self.not_followed: set[str] = set()
         self._refs: dict[str, ModuleRef] = {}
         self._externals: dict[str, Node] = {}
 
@@ -95,7 +96,9 @@ class Modules:
         names = self.submodules(package)
         if self.followed is not None:
             wanted = re.compile(rb"^class (?:%s)\b" % "|".join(self.followed).encode(), re.MULTILINE)
-            names = [name for name in names if wanted.search(self._tree.read_module(name))]
+            found = [name for name in names if wanted.search(self._tree.read_module(name))]
+            self.not_followed.update(name for name in names if name not in found)
+            names = found
         self._facts.prefetch(names)
         return names
 
