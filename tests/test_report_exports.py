@@ -7,20 +7,21 @@ import io
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import jsonschema
 import msgspec
 import networkx as nx
 import pytest
-import typer
-import typer.testing
 from report_node import node_file
 from sample_index import sample_index, sample_runs
 
-from sgltrace.errors import InputError, UsageError
+from sgltrace import cli
+from sgltrace.commands.export import HELP
+from sgltrace.errors import UsageError
 from sgltrace.model import Function
-from sgltrace.reports.commands import register
 from sgltrace.reports.exports import FORMATS, export
+from sgltrace.workspace import Workspace
 
 EVIL = '"]; a -> b \\ <b>&\x00\u202e|`*'
 
@@ -124,15 +125,36 @@ def test_an_unknown_format_is_refused(index):
         export("pdf", index)
 
 
-def test_the_command_writes_a_file_or_prints(index, tmp_path):
-    app = typer.Typer()
-    register(app, lambda workspace: sample_runs())
-    app.command()(lambda: None)  # so that the command has a name
-    (tmp_path / "index.json").write_bytes(msgspec.json.encode(index))
-    run = typer.testing.CliRunner().invoke
-    printed = run(app, ["export", "csv", "-w", str(tmp_path)], catch_exceptions=False)
-    assert printed.stdout_bytes == export("csv", index, sample_runs())
-    run(app, ["export", "dot", "-w", str(tmp_path), "-o", str(tmp_path / "x.dot")], catch_exceptions=False)
+@pytest.fixture
+def workspace(index, tmp_path):
+    made = Workspace.to_write(tmp_path / "w")
+    made.write_index(index)
+    return made.folder
+
+
+def run(*arguments: object) -> int:
+    return cli.run([str(argument) for argument in arguments])
+
+
+def test_the_command_writes_a_file_or_prints(index, workspace, tmp_path, capfdbinary):
+    assert run("export", "csv", "-w", workspace) == 0
+    assert capfdbinary.readouterr().out == export("csv", index)
+    assert run("export", "dot", "-w", workspace, "-o", tmp_path / "x.dot") == 0
     assert (tmp_path / "x.dot").read_bytes() == export("dot", index)
-    with pytest.raises(InputError, match="cannot write"):
-        run(app, ["export", "dot", "-w", str(tmp_path), "-o", str(tmp_path)], catch_exceptions=False)
+    assert run("export", "dot", "-w", workspace, "-o", tmp_path) == 3
+    assert b"cannot write" in capfdbinary.readouterr().err
+
+
+def test_the_commands_help_names_every_format():
+    assert all(name in HELP for name in [*FORMATS, "perfetto"])
+
+
+def test_a_timeline_of_a_recorded_run(tmp_path, capfdbinary):
+    trace = Path(__file__).parent.parent / "fixtures/traces/eagle3_v2"
+    assert run("export", "--perfetto", "--run", trace, "-o", tmp_path / "t.json") == 0
+    assert len(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) > 100
+
+
+def test_a_timeline_wants_a_run(workspace, capfdbinary):
+    assert run("export", "perfetto", "-w", workspace) == 2
+    assert run("export", "csv", "--run", workspace) == 2

@@ -63,15 +63,13 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import index, points, query, report, runs, state
-    from sgltrace.reports import commands as exports
+    from sgltrace.commands import export, index, points, query, report, runs, state
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_program)
-    for module in (index, report, query, state, points):
+    for module in (index, report, export, query, state, points):
         module.register(app)
-    exports.register(app, runs.joined_runs)
     runtime.register(app, runs.report_of_run)
     return app
 
