@@ -210,7 +210,7 @@ def join(left: Value, right: Value, given: Given | None = None) -> Value:
     were understood. A shape that is the other's at batch size 0 is the idle case of it, and one that is the
     other's under what the left way takes as ``given`` (``topk == 1``) a special case of it.
     """
-    if left is right or left == right or left == TOO_MANY:
+    if left is right or left in (right, TOO_MANY):
         return left
     if right == TOO_MANY:
         return right
