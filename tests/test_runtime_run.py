@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -104,9 +107,6 @@ def test_ctrl_c_in_a_terminal_stops_the_server_once_and_quits_at_the_second(tmp_
 
 
 def _control(terminal: int) -> None:
-    import fcntl
-    import termios
-
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
@@ -287,3 +287,57 @@ def test_max_bytes_keeps_the_latest_steps(tmp_path, monkeypatch):
     assert records[-1].step == 20000 and process.head.dropped_records > 0
     assert process.head.records == process.head.dropped_records + len(records)
     assert not process.loss.any
+
+
+def test_an_earlier_sitecustomize_is_named(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "sitecustomize.py").write_text("")
+    code = (
+        "import os, subprocess, sys\n"
+        f"env = {{**os.environ, 'PYTHONPATH': {str(tmp_path / 'other')!r} + ':' + os.environ['PYTHONPATH']}}\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(1)'], env=env)\n"
+    )
+    _, problems = run_code(tmp_path, code)
+    assert any("comes first on its PYTHONPATH" in p for p in problems)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_read_only_folder_is_told_and_the_server_runs(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("may not mount")
+    try:
+        command = [sys.executable, "-c", "raise SystemExit(8)"]
+        session = run(RunOptions(command=command, out=disk / "trace"), say=lambda text: None)
+        assert session.exit_code == 8 and session.folder is None
+        assert any("nothing will be recorded" in p and "Read-only" in p for p in session.problems)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_the_status_line_is_on_a_terminal_only_and_gives_it_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    server = make_server(tmp_path / "server")
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 200, 0, 0))
+    code = (
+        "from sglang.srt.managers.scheduler import Scheduler; import time\n"
+        "Scheduler().loop(9, lambda n: None); time.sleep(1)"
+    )
+    process = sgltrace_run(
+        server, tmp_path / "trace", [sys.executable, "-c", code], stdin=follower, stdout=follower, stderr=follower,
+        start_new_session=True, preexec_fn=lambda: _control(follower),
+    )  # fmt: skip
+    os.close(follower)
+    seen = b""
+    try:
+        while chunk := os.read(leader, 4096):
+            seen += chunk
+    except OSError:
+        pass  # how a terminal says that nobody has it open any more
+    assert process.wait(20) == 0
+    assert b"processes attached" in seen and b"9 steps" in seen
+    assert b"\x1b[r" in seen, "the whole terminal scrolls again"
+    quiet = sgltrace_run(server, tmp_path / "quiet", [sys.executable, "-c", "pass"], stdout=-1, stderr=-1)
+    assert b"\x1b" not in b"".join(quiet.communicate())

@@ -7,13 +7,14 @@ decides on an allocation beyond the file's own size.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import mmap
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -106,14 +107,52 @@ class Layout(msgspec.Struct, frozen=True):
     fields: tuple[tuple[str, int, str], ...]
 
 
+class TensorAt(NamedTuple):
+    """A tensor in a record's values: its path, and the class and field that hold it."""
+
+    path: str
+    cls: str | None
+    field: str
+    tensor: TensorValue
+
+
+def walk_tensors(path: str, cls: str | None, field: str, value: Value) -> Iterator[TensorAt]:
+    """Every tensor in ``value``, which lies at ``path`` in ``field`` of ``cls``."""
+    if isinstance(value, TensorValue):
+        yield TensorAt(path, cls, field, value)
+    elif isinstance(value, ListValue) and value.elements is not None:
+        yield from walk_tensors(path, cls, field, value.elements)
+    elif isinstance(value, ObjectValue):
+        sequence = value.cls in ("tuple", "list")
+        for name, inner in value.fields.items():
+            if sequence:
+                yield from walk_tensors(f"{path}[{name}]", cls, f"{field}[{name}]", inner)
+            else:
+                yield from walk_tensors(f"{path}.{name}", value.cls, name, inner)
+
+
 class Signature:
     """A layout with its slots filled; together with a record's integers it gives the values."""
 
-    __slots__ = ("layout", "slots")
+    __slots__ = ("_tensors", "layout", "slots")
 
     def __init__(self, layout: Layout, slots: tuple[object, ...]) -> None:
         self.layout = layout
         self.slots = slots
+        self._tensors: tuple[TensorAt, ...] | None = None
+
+    def tensors(self) -> tuple[TensorAt, ...]:
+        """Every tensor in it, without addresses; they do not depend on a record's integers."""
+        if self._tensors is None:
+            try:
+                fields = self._fields(itertools.repeat(-1), [MAX_FIELDS], 0)
+            except _TooMuch:
+                fields = {}
+            found = (at for name, value in fields.items() for at in walk_tensors(name, None, name, value))
+            self._tensors = tuple(
+                at._replace(tensor=TensorValue(*msgspec.structs.astuple(at.tensor)[:4])) for at in found
+            )
+        return self._tensors
 
     def decode(self, ints: Sequence[int]) -> dict[str, Value]:
         """The values by name. Integers that are missing (a damaged definition) end the decoding."""

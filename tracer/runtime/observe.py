@@ -4,13 +4,10 @@ disagree; which fields share memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
-from .decode import Record
-from .observations import ListValue, ObjectValue, Observation, RankDifference, Sharing, TensorValue, Value
+from .decode import walk_tensors
+from .observations import Observation, RankDifference, Sharing, TensorValue
 from .probe import wire
 from .steps import Call, steps
 from .trace import Trace
@@ -69,7 +66,7 @@ def observations(trace: Trace) -> list[Observation]:
                 for side, record in (("before", call.before), ("after", call.after)):
                     if record is None or record.signature is None:
                         continue
-                    for path, cls, field, tensor in _tensors_of(record):
+                    for path, cls, field, tensor in record.signature.tensors():
                         key = _Look(
                             call.site,
                             side,
@@ -80,7 +77,7 @@ def observations(trace: Trace) -> list[Observation]:
                             batch_size,
                             call.padded,
                             record.phase,
-                            msgspec.structs.replace(tensor, address=None),
+                            tensor,
                         )
                         entry = seen.get(key)
                         if entry is None:
@@ -141,29 +138,6 @@ def _order(o: Observation) -> tuple[object, ...]:
     )
 
 
-def _tensors_of(record: Record) -> Iterator[tuple[str, str | None, str, TensorValue]]:
-    """Path, holding class, field and tensor of every tensor in a record."""
-    for name, value in record.values().items():
-        yield from walk_tensors(name, None, name, value)
-
-
-def walk_tensors(
-    path: str, cls: str | None, field: str, value: Value
-) -> Iterator[tuple[str, str | None, str, TensorValue]]:
-    """Every tensor in ``value``, with the class and field that hold it."""
-    if isinstance(value, TensorValue):
-        yield path, cls, field, value
-    elif isinstance(value, ListValue) and value.elements is not None:
-        yield from walk_tensors(path, cls, field, value.elements)
-    elif isinstance(value, ObjectValue):
-        sequence = value.cls in ("tuple", "list")
-        for name, inner in value.fields.items():
-            if sequence:
-                yield from walk_tensors(f"{path}[{name}]", cls, f"{field}[{name}]", inner)
-            else:
-                yield from walk_tensors(f"{path}.{name}", value.cls, name, inner)
-
-
 def rank_differences(trace: Trace, limit: int = 200) -> list[RankDifference]:
     """Where ranks that ran the same step recorded different shapes for the same value, at most ``limit``."""
     found: list[RankDifference] = []
@@ -180,7 +154,7 @@ def rank_differences(trace: Trace, limit: int = 200) -> list[RankDifference]:
                 for side, record in (("before", call.before), ("after", call.after)):
                     if record is None or record.signature is None:
                         continue
-                    for path, _, _, tensor in _tensors_of(record):
+                    for path, _, _, tensor in record.signature.tensors():
                         values.setdefault((call.site, side, path), []).append(f"{tensor.dtype}{list(tensor.shape)}")
                 if call.padded is not None:
                     values.setdefault((call.site, "after", "padded batch size"), []).append(str(call.padded))
@@ -216,7 +190,9 @@ def sharing(trace: Trace) -> list[Sharing]:
             if site is None or record.signature is None or not record.signature.layout.pointers:
                 continue
             side = "before" if record.kind == wire.ENTER else "after"
-            spans = sorted(_span(path, tensor) for path, _, _, tensor in _tensors_of(record) if tensor.address)
+            named = record.values().items()
+            tensors = (at for name, value in named for at in walk_tensors(name, None, name, value))
+            spans = sorted(_span(at.path, at.tensor) for at in tensors if at.tensor.address)
             for at, (start, end, path) in enumerate(spans):
                 for other_start, _, other in spans[at + 1 :]:
                     if other_start >= end:

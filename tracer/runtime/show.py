@@ -170,6 +170,8 @@ def follow(folder: Path, emit: Callable[[str], None]) -> None:
         trace = read_trace(folder)
         ended = trace.run is None or trace.run.exit_code is not None
         for process in trace.recording():
+            if process.name in shown:
+                process.segments = process.segments[-2:]  # what is new is at the end
             done = [step for step in steps(trace, process) if step.number > shown.get(process.name, 0)]
             if not ended:
                 done = done[:-2]  # the newest may still change
