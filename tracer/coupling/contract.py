@@ -71,14 +71,11 @@ def _paths(universe: Universe, access: Access) -> frozenset[str]:
 
 def _collect(universe: Universe, path: str, roles: Iterable[str]) -> dict[str, tuple[list[Access], list[Access]]]:
     """Writes and reads of the fields of some roles, by code that a step of a path runs."""
-    wanted = frozenset(roles)
     found: dict[str, tuple[list[Access], list[Access]]] = defaultdict(lambda: ([], []))
-    for table, index in ((universe.writes, 0), (universe.reads, 1)):
-        for name in sorted(table):
-            for access in table[name]:
-                fn = universe.fn(access)
-                if universe.role(access.cls) in wanted and fn.per_step and path in _paths(universe, access):
-                    found[name][index].append(access)
+    for role in roles:
+        for access in universe.held_by(role):
+            if path in _paths(universe, access):
+                found[access.field][0 if access.write else 1].append(access)
     return found
 
 
@@ -263,7 +260,7 @@ def _stride(universe: Universe, path: str) -> str | None:
 
 
 def _is_method(universe: Universe, name: str) -> bool:
-    return any(fn.name == name and universe.role(fn.cls) in (*_DRAFT, *_RESULT) for fn in universe.fns.values())
+    return name in universe.methods_of(*_DRAFT, *_RESULT)
 
 
 def _is_value(universe: Universe, name: str) -> bool:

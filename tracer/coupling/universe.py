@@ -101,7 +101,9 @@ class Universe:
     _args: dict[str, bool] = field(default_factory=dict)
     _elsewhere: dict[str, bool] = field(default_factory=dict)
     _roles: dict[str, str] = field(default_factory=dict)
-    _matches: dict[tuple[str, str, str], frozenset[str]] = field(default_factory=dict)
+    _role_of: dict[str, str | None] = field(default_factory=dict)
+    _by_role: dict[str, list[Access]] = field(default_factory=lambda: defaultdict(list))
+    _matches: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for role, classes in self.vocabulary.roles.items():
@@ -152,16 +154,39 @@ class Universe:
 
     def role(self, cls: str | None) -> str | None:
         """The role of a class: that of the table that names it, or of the nearest of its bases that one names."""
-        level = [cls] if cls is not None else []
-        seen: set[str] = set()
+        if cls is None:
+            return None
+        if cls not in self._role_of:
+            self._role_of[cls] = self._find_role(cls)
+        return self._role_of[cls]
+
+    def _find_role(self, cls: str) -> str | None:
+        level, seen = [cls], {cls}
         while level:
             for name in level:
-                found = self._roles.get(name)
-                if found is not None:
-                    return found
-            seen |= set(level)
+                if name in self._roles:
+                    return self._roles[name]
             level = [b for name in level for b in self.bases.get(name, ()) if b and b not in seen]
+            seen |= set(level)
         return None
+
+    def held_by(self, role: str) -> list[Access]:
+        """The accesses of fields of a role's classes, in code that runs every step."""
+        if not self._by_role:
+            for facts in self.facts.values():
+                if self.fns[facts.function].per_step:
+                    for access in facts.accesses:
+                        found = self.role(access.cls)
+                        if found is not None:
+                            self._by_role[found].append(access)
+        return self._by_role.get(role, [])
+
+    def methods_of(self, *roles: str) -> frozenset[str]:
+        """The names of the methods of the roles' classes."""
+        key = ("methods", *sorted(roles))
+        if key not in self._matches:
+            self._matches[key] = frozenset(fn.name for fn in self.fns.values() if self.role(fn.cls) in roles)
+        return self._matches[key]
 
     def of_class(self, kind: str, key: str = "classes") -> list[Fn]:
         """The methods of the classes that a kind's table names (patterns), subclasses included."""
