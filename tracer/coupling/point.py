@@ -16,6 +16,8 @@ _ORDER = {HARD: 2, SOFT: 1, NONE: 0}
 
 PLACES = 14
 """The most functions that one side of a point names."""
+ENOUGH = 5
+"""With so many functions of the usual platform, those of others are left out."""
 ALIKE = 4
 """The most functions of one name among them: one method of many backends says the same thing many times."""
 LINES = 4
@@ -110,7 +112,8 @@ def trim(universe: Universe, found: Iterable[Site], most: int = PLACES) -> list[
         named[name] += 1
         if named[name] <= ALIKE or name == "__init__":
             chosen.append((function, items))
-    for _, items in chosen[:most]:
+    here = [entry for entry in chosen if not universe.elsewhere(universe.fns[entry[0]])]
+    for _, items in (here if len(here) >= ENOUGH else chosen)[:most]:
         lines: dict[int, Site] = {}
         for item in sorted(items, key=lambda s: (-s.weight, s.line)):
             lines.setdefault(item.line, item)

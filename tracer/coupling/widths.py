@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sgltrace.coupling.facts import Access, Facts
+from sgltrace.coupling.point import Site
 from sgltrace.coupling.regime import last_name
-from sgltrace.coupling.universe import Universe
+from sgltrace.coupling.universe import Fn, Universe
 from sgltrace.index import syntax as s
 
 
@@ -104,3 +105,23 @@ def _amount(value: s.Expr) -> bool:
         case s.Call(func=s.Attr(value=s.Name(id="self"))):
             return True
     return False
+
+
+def widths_behind(universe: Universe, fn: Fn) -> list[Site]:
+    """The functions that a function asks, at one or two removes, how many tokens a step takes."""
+    out: list[Site] = []
+    level, seen = [fn.id], {fn.id}
+    for weight in (5, 4):
+        following = [c for f in level for c in sorted(universe.callees.get(f, ())) if c not in seen]
+        for callee in following:
+            facts = universe.facts.get(callee)
+            if facts is None or callee not in universe.fns or universe.fns[callee].name not in universe.width_calls:
+                continue
+            out += [
+                Site(callee, line, "says how many tokens a step takes", weight)
+                for line, value, _ in facts.returns
+                if mentions_width(universe, value, facts)
+            ]
+        seen |= set(following)
+        level = following
+    return out

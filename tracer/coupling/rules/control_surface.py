@@ -150,6 +150,9 @@ def _texts(universe: Universe, body: list[s.Stmt]) -> set[str]:
 
 
 def _handles(universe: Universe, function: str) -> bool:
-    """Whether a scheduler function is called by a handler, or is one by its place in the dispatcher."""
+    """Whether a scheduler function is there for what comes from outside: a handler reaches it, or no step does."""
     fn = universe.fns[function]
-    return not fn.at_start and not fn.per_step and universe.is_a(fn.cls, universe.scheduler_classes)
+    asked = "request admission" in fn.phases and any(
+        c.owner in universe.vocabulary.spec.worker_fields for c in universe.facts[function].calls
+    )
+    return (asked or (not fn.at_start and not fn.per_step)) and universe.is_a(fn.cls, universe.scheduler_classes)

@@ -11,7 +11,7 @@ from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import WORKER, Fn, Universe
-from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.widths import mentions_width, widths_behind
 from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 
@@ -95,6 +95,12 @@ class CudaGraph(Rule):
         consumers = sites(replays, reads_of, 6)
         users = graphs.users(runners)
         consumers += [of(fn, "asks whether a graph can run, and replays it", 5, line) for fn, line in users]
+        consumers += [of(fn, "is asked to replay", 4) for fn in graphs.used(runners) if not graphs.captures(fn)]
+        producers += [
+            found
+            for fn in {a.function: universe.fn(a) for a in bound}.values()
+            for found in widths_behind(universe, fn)
+        ]
         makers = [c for fn in runners if fn.name == "__init__" for c in callers(universe, fn)]
         producers += [
             of(c, "makes the one runner of the target's graphs", 5) for c in makers if not graphs.of_draft(c.cls)

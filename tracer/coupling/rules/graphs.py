@@ -75,3 +75,15 @@ class Graphs:
             if any(t.id in ids for t in targets(self._universe, call)):
                 out.setdefault(fn.id, (fn, call.line))
         return [out[k] for k in sorted(out)]
+
+    def used(self, runners: list[Fn]) -> list[Fn]:
+        """The runners' own functions that the model runner and the workers call."""
+        ids = {fn.id for fn in runners}
+        found = {
+            t.id: t
+            for call in calls_on(self._universe, self._universe.vocabulary.names("cuda_graph", "runners"))
+            if self._universe.fn(call).per_step
+            for t in targets(self._universe, call)
+            if t.id in ids
+        }
+        return [found[k] for k in sorted(found)]

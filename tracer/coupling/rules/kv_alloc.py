@@ -11,7 +11,7 @@ from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, 
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
-from sgltrace.coupling.widths import mentions_width
+from sgltrace.coupling.widths import widths_behind
 from sgltrace.coupling.wording import reads_of, show, writes_of
 
 
@@ -156,7 +156,7 @@ class KvAlloc(Rule):
             for caller in callers(universe, fn):
                 if caller.side == SCHEDULER or (caller.id in chain and caller not in found):
                     producers.append(of(caller, "has speculation reserve them", 6, call_line(universe, caller, fn)))
-            producers += _widths_behind(universe, fn)
+            producers += widths_behind(universe, fn)
         table = universe.fields("kv_alloc", "table")
         slots = universe.fields("kv_alloc", "slots")
         consumers += sites(list(step_reads(universe, table, (WORKER,))), reads_of, 3)
@@ -253,26 +253,6 @@ def _reserves(universe: Universe, function: str) -> bool:
     lengths = universe.fields("kv_bookkeeping", "lengths")
     own = (function, *universe.callees.get(function, ()))
     return any(a.field in lengths for f in own for a in universe.facts[f].accesses)
-
-
-def _widths_behind(universe: Universe, fn: Fn) -> list[Site]:
-    """The functions that an allocation asks, at one or two removes, how many tokens a step takes."""
-    out: list[Site] = []
-    level, seen = [fn.id], {fn.id}
-    for weight in (5, 4):
-        following = [c for f in level for c in sorted(universe.callees.get(f, ())) if c not in seen]
-        for callee in following:
-            facts = universe.facts.get(callee)
-            if facts is None or callee not in universe.fns or universe.fns[callee].name not in universe.width_calls:
-                continue
-            out += [
-                Site(callee, line, "says how many tokens a step takes", weight)
-                for line, value, _ in facts.returns
-                if mentions_width(universe, value, facts)
-            ]
-        seen |= set(following)
-        level = following
-    return out
 
 
 def _formula(universe: Universe, found: list[Fn]) -> str:

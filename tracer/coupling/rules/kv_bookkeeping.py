@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Item
+from sgltrace.coupling.facts import Access, Item
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import call_line, callers, decides, plain_writes, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
@@ -108,7 +108,16 @@ class KvBookkeeping(Rule):
                 for callee in targets(universe, call):
                     if any(a.field in names for a in universe.facts[callee.id].accesses):
                         touched.append(call)
-            if not touched:
+            taken = [
+                of(caller, "takes the KV lengths, and has them checked", 5, call_line(universe, caller, fn))
+                for caller in callers(universe, fn)
+                if any(
+                    a.field in names
+                    for f in (caller.id, *universe.callees.get(caller.id, ()))
+                    for a in _of(universe, f)
+                )
+            ]
+            if not touched and not (taken and refusal.how == "assert"):
                 continue
             lines = [b.line for b in facts.branches]
             producers = decides(universe, fn.id, lines) + sites(
@@ -116,8 +125,10 @@ class KvBookkeeping(Rule):
                 "reads the process's algorithm",
                 6,
             )
-            consumers = sites(touched, "takes the KV lengths", 5) + sites(
-                [refusal], "checks it where there is no algorithm", 6
+            consumers = (
+                taken
+                + sites(touched, "takes the KV lengths", 5)
+                + sites([refusal], "checks it where there is no algorithm", 6)
             )
             yield Finding(
                 kind=self.kind,
@@ -160,3 +171,7 @@ class KvBookkeeping(Rule):
             fields=[f"Req.{a.field}" for a in spec],
             weight=2,
         )
+
+
+def _of(universe: Universe, function: str) -> list[Access]:
+    return universe.facts[function].accesses

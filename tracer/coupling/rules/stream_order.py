@@ -122,14 +122,21 @@ class StreamOrder(Rule):
             for a in universe.written(universe.fields("seq_lens") | universe.vocabulary.spec.info_fields)
             if universe.fn(a).side == SCHEDULER and a.regime == "spec" and universe.fn(a).per_step
         ]
-        if not recorded or not replaced:
+        isolated = [
+            of(fn, "keeps the batch as it was while the worker runs", 5)
+            for fn in map(universe.fns.__getitem__, sorted(universe.generators & universe.facts.keys()))
+            if fn.per_step
+            and fn.cls in universe.scheduler_classes
+            and any(b.reading.known for b in universe.facts[fn.id].branches)
+        ]
+        if not (recorded or isolated) or not replaced:
             return
         reason = "an in-place change of what two streams share is seen by the step in flight"
         yield Finding(
             kind=self.kind,
             title="Lengths and draft state are replaced while the step that reads them is in flight",
             producers=sites(replaced, writes_of, 5),
-            consumers=sites(recorded, "keeps the tensor alive for the forward stream", 5),
+            consumers=sites(recorded, "keeps the tensor alive for the forward stream", 5) + isolated,
             binding_time="per step",
             why=(
                 "After launch the scheduler puts the step's future lengths and draft state on the "
