@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .decode import walk_tensors
 from .observations import Observation, RankDifference, Sharing, TensorValue
 from .probe import wire
+from .signatures import walk_tensors
 from .steps import Call, steps
 from .trace import Trace
 

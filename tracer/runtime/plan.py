@@ -169,11 +169,11 @@ def make_plan(
     known = roles()
     functions, unreadable = _functions(package, root, known.site) if root is not None else ([], [])
     sites: dict[str, Site] = {}
-    missing = []
+    played: set[str] = set()
     for role in known.site:
         found = role.exact or [f for f in functions if any(fnmatchcase(f, pattern) for pattern in role.match)]
-        if not found:
-            missing.append(role.role)
+        if found:
+            played.add(role.role)
         for function in found:
             module, _, qualname = function.partition(":")
             sites.setdefault(
@@ -204,7 +204,7 @@ def make_plan(
         version=version,
         options=options,
         sites=list(sites.values()),
-        roles_missing=missing,
+        roles_missing=[name for name in dict.fromkeys(role.role for role in known.site) if name not in played],
         unreadable=unreadable,
         tracked=[*tracked_classes(), *known.tracked],
         not_followed=known.not_followed,

@@ -1,0 +1,222 @@
+"""What a signature says: the layout of a record's values, and those values once its integers are known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from .observations import Enumerated, ListValue, ObjectValue, Opaque, TensorValue, Value
+from .probe import wire
+
+MAX_FIELDS = 20_000  # values of one record
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The fields of a value: name, kind (``wire.FIELD_KINDS``) and type."""
+
+    title: str
+    pointers: bool
+    fields: tuple[tuple[str, int, str], ...]
+
+
+class TensorAt(NamedTuple):
+    """A tensor in a record's values: its path, and the class and field that hold it."""
+
+    path: str
+    cls: str | None
+    field: str
+    tensor: TensorValue
+
+
+def walk_tensors(path: str, cls: str | None, field: str, value: Value) -> Iterator[TensorAt]:
+    """Every tensor in ``value``, which lies at ``path`` in ``field`` of ``cls``."""
+    if isinstance(value, TensorValue):
+        yield TensorAt(path, cls, field, value)
+    elif isinstance(value, ListValue) and value.elements is not None:
+        yield from walk_tensors(path, cls, field, value.elements)
+    elif isinstance(value, ObjectValue):
+        sequence = value.cls in ("tuple", "list")
+        for name, inner in value.fields.items():
+            if sequence:
+                yield from walk_tensors(f"{path}[{name}]", cls, f"{field}[{name}]", inner)
+            else:
+                yield from walk_tensors(f"{path}.{name}", value.cls, name, inner)
+
+
+class Signature:
+    """A layout with its slots filled; together with a record's integers it gives the values."""
+
+    __slots__ = ("_tensors", "layout", "slots")
+
+    def __init__(self, layout: Layout, slots: tuple[object, ...]) -> None:
+        self.layout = layout
+        self.slots = slots
+        self._tensors: tuple[TensorAt, ...] | None = None
+
+    def tensors(self) -> tuple[TensorAt, ...]:
+        """Every tensor in it, without addresses; they do not depend on a record's integers."""
+        if self._tensors is None:
+            try:
+                fields = self._fields(itertools.repeat(-1), [MAX_FIELDS], 0)
+            except _TooMuch:
+                fields = {}
+            found = (at for name, value in fields.items() for at in walk_tensors(name, None, name, value))
+            self._tensors = tuple(
+                at._replace(tensor=TensorValue(*msgspec.structs.astuple(at.tensor)[:4])) for at in found
+            )
+        return self._tensors
+
+    def decode(self, ints: Sequence[int]) -> dict[str, Value]:
+        """The values by name. Integers that are missing (a damaged definition) end the decoding."""
+        numbers = iter(ints)
+        budget = [MAX_FIELDS]
+        try:
+            return self._fields(numbers, budget, 0)
+        except (StopIteration, _TooMuch):
+            return {}
+
+    def _fields(self, ints: Iterator[int], budget: list[int], depth: int) -> dict[str, Value]:
+        if depth > 8:
+            raise _TooMuch
+        fields: dict[str, Value] = {}
+        slots = iter(self.slots)
+        for name, kind, type_name in self.layout.fields:
+            budget[0] -= 1
+            if budget[0] < 0:
+                raise _TooMuch
+            value: Value
+            if kind == wire.NONE:
+                value = Opaque("unread") if type_name == "unread" else None
+            elif kind == wire.TENSOR:
+                tensor = next(slots)
+                value = tensor if isinstance(tensor, TensorValue) else Opaque("damaged")
+                if self.layout.pointers:
+                    address = _next(ints)
+                    if isinstance(value, TensorValue):
+                        value = TensorValue(value.shape, value.stride, value.dtype, value.device, address)
+            elif kind == wire.INT:
+                value = _next(ints)
+            elif kind == wire.FLAG:
+                value = next(slots) == 1
+            elif kind == wire.ENUM:
+                value = Enumerated(type_name, str(next(slots)))
+            elif kind == wire.LIST:
+                value = _list(next(slots), ints, budget, depth)
+            elif kind == wire.NESTED:
+                nested = next(slots)
+                if isinstance(nested, Signature):
+                    value = ObjectValue(nested.layout.title, nested._fields(ints, budget, depth + 1))
+                else:
+                    value = Opaque(type_name)
+            else:
+                value = Opaque(type_name)
+            fields[name] = value
+        return fields
+
+
+class _TooMuch(Exception):
+    """A record of a shape that no recorder writes."""
+
+
+def _next(ints: Iterator[int]) -> int:
+    try:
+        return next(ints)
+    except StopIteration:
+        raise _TooMuch from None
+
+
+def _list(nested: object, ints: Iterator[int], budget: list[int], depth: int) -> ListValue:
+    count = _next(ints)
+    if count >= 0:
+        if count > wire.MAX_INTS:
+            raise _TooMuch
+        return ListValue(count, tuple(_next(ints) for _ in range(count)))
+    elements = None
+    if isinstance(nested, Signature):
+        elements = ObjectValue(nested.layout.title, nested._fields(ints, budget, depth + 1))
+    return ListValue(-1 - count, None, elements)
+
+
+class Definitions:
+    """The definitions of one segment so far. What does not fit together is left out."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+        self._layouts: dict[int, Layout] = {}
+        self._tensors: dict[int, TensorValue] = {}
+        self._signatures: dict[int, Signature] = {}
+
+    def signature(self, number: int) -> Signature | None:
+        """The signature of that number, None if it is not defined."""
+        return self._signatures.get(number)
+
+    def add(self, number: int, kind: int, payload: bytes) -> None:
+        """Take a definition in."""
+        if kind == wire.DEFINE_TEXT:
+            self._texts[number] = payload.decode("utf-8", "replace")
+        elif kind == wire.DEFINE_LAYOUT:
+            layout = _layout(payload)
+            if layout is not None:
+                self._layouts[number] = layout
+        elif kind == wire.DEFINE_TENSOR:
+            tensor = self._tensor(payload)
+            if tensor is not None:
+                self._tensors[number] = tensor
+        else:
+            signature = self._new_signature(payload)
+            if signature is not None:
+                self._signatures[number] = signature
+
+    def _tensor(self, payload: bytes) -> TensorValue | None:
+        if len(payload) < wire.TENSOR_HEAD.size:
+            return None
+        dtype, device, dimensions = wire.TENSOR_HEAD.unpack_from(payload)
+        numbers = payload[wire.TENSOR_HEAD.size :]
+        if dimensions > 64 or len(numbers) != 16 * dimensions:
+            return None
+        sizes = tuple(memoryview(numbers).cast("q"))
+        stride = sizes[dimensions:]
+        return TensorValue(
+            sizes[:dimensions],
+            None if -1 in stride else stride,
+            self._texts.get(dtype, "?"),
+            self._texts.get(device, "?"),
+        )
+
+    def _new_signature(self, payload: bytes) -> Signature | None:
+        if len(payload) < 4 or len(payload) % 4:
+            return None
+        number, *slots = memoryview(payload).cast("I")
+        layout = self._layouts.get(number)
+        if layout is None:
+            return None
+        filled: list[object] = []
+        kinds = [kind for _, kind, _ in layout.fields if kind in _SLOTTED]
+        if len(kinds) != len(slots):
+            return None
+        for kind, slot in zip(kinds, slots, strict=True):
+            if kind == wire.TENSOR:
+                filled.append(self._tensors.get(slot))
+            elif kind == wire.FLAG:
+                filled.append(slot)
+            elif kind == wire.ENUM:
+                filled.append(self._texts.get(slot, "?"))
+            else:
+                filled.append(self._signatures.get(slot))
+        return Signature(layout, tuple(filled))
+
+
+_SLOTTED = (wire.TENSOR, wire.FLAG, wire.ENUM, wire.LIST, wire.NESTED)
+
+
+def _layout(payload: bytes) -> Layout | None:
+    try:
+        title, pointers, fields = json.loads(payload)
+        checked = tuple((str(name), int(kind), str(type_name)) for name, kind, type_name in fields)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return Layout(str(title), bool(pointers), checked)
