@@ -87,11 +87,9 @@ class Engine:
         module, node = function.module, function.node
         if not isinstance(node, s.Func):
             return
-        wanted: list[str] = []
         body = bytes(node.body)
-        for name, bindings in module.imports.items():
-            if name.encode() in body:
-                wanted += [target for target, _ in bindings]
+        names = [name for name in module.unread if name in body]
+        wanted = [target for name in names for target in module.unread.pop(name)]
         if any(tag in body for tag in s.IMPORTS):
             for statement in imports_in(function.body):
                 wanted += [target for _, target, _ in import_bindings(self.modules, module, statement)[0]]

@@ -58,6 +58,8 @@ class ModuleInfo:
         self.is_package = path.endswith("/__init__.py")
         self.scope = Scope(self, None)
         self.imports: dict[str, list[tuple[str, str | None]]] = {}
+        self.unread: dict[bytes, list[str]] = {}
+        """The modules that a name comes from, as far as nobody has begun to read them."""
         self.stars: list[str] = []
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}

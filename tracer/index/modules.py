@@ -78,6 +78,10 @@ class Modules:
         if facts.error is not None:
             self.skipped[module.path] = facts.error
         Binder(self, module, self._solver).block(facts.body, module.scope, "")
+        for bound, bindings in module.imports.items():
+            targets = [target for target, _ in bindings if target in self._tree.modules and target not in self.loaded]
+            if targets:
+                module.unread[bound.encode()] = targets
         self._on_load(module)
         return module
 

@@ -76,6 +76,7 @@ class _View:
         self.made: set[ClassInfo] = set()
         self.available: set[ClassInfo] = set()
         self._alive_at: dict[int, bool] = {}
+        self._truths: dict[int, bool | None] = {}
 
     def reach(self, roots: Iterable[FunctionInfo], stop: frozenset[FunctionInfo]) -> set[FunctionInfo]:
         """What the roots reach without going through ``stop``; functions of ``stop`` that are met are in it."""
@@ -116,7 +117,7 @@ class _View:
 
     def _is_available(self, owner: ClassInfo) -> bool:
         """Whether an object with the class's methods exists on the path, or may come from where nobody sees it."""
-        if owner in self.available:
+        if owner in self.available or owner.is_enum:
             return True
         if owner.instances.values:
             return False
@@ -134,12 +135,15 @@ class _View:
         return alive
 
     def _fails(self, chain: Chain) -> bool:
-        return any(
-            condition.test is not None
-            and condition.kind in ("if", "return", "assert")
-            and truth(condition.test, self.known) is (not condition.holds)
-            for condition in chain
-        )
+        for condition in chain:
+            if condition.test is None or condition.kind not in ("if", "return", "assert"):
+                continue
+            key = id(condition.test)
+            if key not in self._truths:
+                self._truths[key] = truth(condition.test, self.known)
+            if self._truths[key] is (not condition.holds):
+                return True
+        return False
 
 
 def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
@@ -163,11 +167,7 @@ def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
 def _phases(view: _View, roles: Roles, cast: Cast) -> dict[str, frozenset[FunctionInfo]]:
     loops = frozenset(cast.event_loops)
     begin = [*cast.processes, *view.calls.imports]
-    made = -1
-    everything: set[FunctionInfo] = set()
-    while len(view.made) > made:  # what a step makes lets further methods be reached, until nothing more is made
-        made = len(view.made)
-        everything = view.reach(begin, frozenset())
+    everything = view.reach(begin, frozenset())
     capture = frozenset(f for f in everything if _captures(f, roles))
     admission = frozenset(f for f in everything if _admits(f, roles, view, cast))
     start = view.reach(begin, loops | capture)
