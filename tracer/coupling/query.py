@@ -40,7 +40,9 @@ def spec_writes(universe: Universe, names: Iterable[str], resets: bool = False) 
     return [
         a
         for a in universe.written(names)
-        if (universe.fn(a).side == WORKER or a.regime == SPEC) and a.regime != PLAIN and (resets or not is_reset(a))
+        if (universe.fn(a).side == WORKER or a.regime == SPEC or universe.role(a.cls) in DRAFTS)
+        and a.regime != PLAIN
+        and (resets or not is_reset(a))
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sgltrace.coupling.point import Site, sites
 from sgltrace.coupling.query import start_writes
 from sgltrace.coupling.regime import last_name
@@ -28,10 +30,11 @@ def on_result(universe: Universe, node: s.Expr, local: dict[str, s.Expr]) -> boo
     return False
 
 
-def wide_values(universe: Universe, function: str) -> list[Site]:
-    """Worker functions that make the flat tokens: they fill a tensor of the logits' rows."""
+def wide_values(universe: Universe, writers: Iterable[str]) -> list[Site]:
+    """Worker functions that make the flat tokens: they, or what the writers of results call, return several tensors."""
     out = []
-    for fn in universe.of_class("verify_inputs"):
+    called = {universe.fns[c].id: universe.fns[c] for f in writers for c in universe.callees.get(f, ())}
+    for fn in {**called, **{fn.id: fn for fn in universe.of_class("verify_inputs")}}.values():
         facts = universe.facts.get(fn.id)
         if facts is None or fn.side != WORKER or not fn.per_step:
             continue

@@ -63,10 +63,11 @@ class DraftState(Rule):
         ]
         if not writes or not reads:
             return
+        ordered = [name for name in universe.vocabulary.coupling[self.kind]["fields"] if name in carried]
         reason = "no other code writes them: after an off step they belong to an older token, or are missing"
         yield Finding(
             kind=self.kind,
-            title=f"{', '.join(sorted(carried)[:3])} must be valid for every request at the next draft",
+            title=f"{', '.join(ordered[:3])} must be valid for every request at the next draft",
             producers=sites(writes, writes_of, 5),
             consumers=sites(reads, reads_of, 4),
             binding_time="per step",

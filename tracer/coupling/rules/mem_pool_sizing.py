@@ -80,7 +80,7 @@ class MemPoolSizing(Rule):
         consumers += sites(
             [a for a in reads if not universe.is_a(universe.fn(a).cls, _attention(universe))], reads_of, 3
         )
-        consumers += _made(universe, functions)
+        consumers += sites(asked, "makes room for what a draft needs", 4) + _made(universe, functions)
         if producers and consumers:
             yield Finding(
                 kind=self.kind,

@@ -147,7 +147,7 @@ class ResultFormat(Rule):
                 for a in universe.written(tokens | {"accept_lens"})
                 if universe.fn(a).side == WORKER and not is_reset(a)
             ]
-            shapes = wide_values(universe, fn.id)
+            shapes = wide_values(universe, {a.function for a in (*writes, *wide)})
             late = "is read from the worker when the result is processed" if not carried else "is carried by the result"
             reason = (
                 "a result of one token for each request is cut at the wrong places"
