@@ -47,14 +47,22 @@ def from_universe(universe: Universe, tensors: Sequence[Tensor] = ()) -> Couplin
         name = type(rule).__name__
         findings += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
         timings[name] = time.perf_counter() - began
-    built = [(finding, point) for finding in findings if (point := build(universe, finding)) is not None]
-    return Coupling(ranked(built), contract(universe, tensors), off_steps(universe), _notes(universe), timings)
+    own = off_steps(universe)
+    done = frozenset(step.path for step in own)
+    built = [(finding, point) for finding in findings if (point := build(universe, finding, done)) is not None]
+    return Coupling(ranked(built), contract(universe, tensors), own, _notes(universe, own), timings)
 
 
-def _notes(universe: Universe) -> list[str]:
+def _notes(universe: Universe, own: list[OffStep]) -> list[str]:
     """What the coupling analysis could not do on this tree."""
     missing = [path for path in PATHS if path not in universe.paths]
     notes = [f"No worker of {path} was found: coupling points say nothing of it." for path in missing]
     if not universe.predicates.algorithm:
         notes.append("No class of speculative algorithms was found: conditions on the algorithm are not told apart.")
+    for path in sorted({step.path for step in own}):
+        gates = max(len(step.gates) for step in own if step.path == path)
+        notes.append(
+            f"This release has an off step of its own on {path}, design C, behind {gates} gates: "
+            "what is hard for C is taken care of there."
+        )
     return notes

@@ -121,26 +121,33 @@ def trim(universe: Universe, found: Iterable[Site], most: int = PLACES) -> list[
     return out
 
 
-def severity_on(universe: Universe, finding: Finding, path: str) -> tuple[str | None, list[Verdict]]:
-    """The worst over the designs on a path, with the verdict for each; None where a side does not run there."""
+def severity_on(
+    universe: Universe, finding: Finding, path: str, done: frozenset[str] = frozenset()
+) -> tuple[str | None, list[Verdict]]:
+    """The worst over the designs on a path, with the verdict for each; None where a side does not run there.
+
+    ``done`` are the paths on which the release has an off step of its own, which is of design C.
+    """
     if path not in finding.only or path not in universe.paths:
         return None, []
     for side in (finding.producers, finding.consumers):
         if not any(path in site_paths(universe, s) for s in side):
             return None, []
     table = {**finding.verdicts, **finding.by_path.get(path, {})}
+    if path in done and table.get("C", (NONE,))[0] == HARD:
+        table["C"] = (SOFT, "the release's own step without drafts takes care of it, within its gates")
     verdicts = [Verdict(path=path, design=d, severity=table[d][0], reason=table[d][1]) for d in DESIGNS if d in table]
     if not verdicts:
         return NONE, []
     return max((v.severity for v in verdicts), key=_ORDER.__getitem__), verdicts
 
 
-def build(universe: Universe, finding: Finding) -> CouplingPoint | None:
+def build(universe: Universe, finding: Finding, done: frozenset[str] = frozenset()) -> CouplingPoint | None:
     """The coupling point of a finding; None where neither path has both of its sides."""
     severity: dict[str, str | None] = {}
     verdicts: list[Verdict] = []
     for path in PATHS:
-        severity[path], found = severity_on(universe, finding, path)
+        severity[path], found = severity_on(universe, finding, path, done)
         verdicts += found
     if all(value is None for value in severity.values()):
         return None

@@ -150,7 +150,7 @@ class ConfigGate(Rule):
         by_feature: dict[str, list[Refusal]] = defaultdict(list)
         for refusal in self.gates(universe):
             asked = self.asks(universe, refusal)
-            features = sorted(a for a in asked if not universe.vocabulary.spec.is_config(a) and a not in ("get",))
+            features = sorted(a for a in asked if not universe.vocabulary.spec.is_config(a) and a.islower())
             if features:
                 by_feature[features[0]].append(refusal)
         for feature, found in sorted(by_feature.items()):
