@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, paths_of, spec_writes, start_writes, step_reads
+from sgltrace.coupling.query import callers, paths_of, shared_writes, spec_writes, start_writes, step_reads
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -55,7 +55,7 @@ class StreamOrder(Rule):
             writes = list(spec_writes(universe, {name}))
             reads = [a for a in step_reads(universe, {name}) if universe.fn(a).side in (SCHEDULER, WORKER)]
             waited = [a for a in reads if a.how in ("call", "test", "read")]
-            if not writes or not waited:
+            if not writes or not waited or shared_writes(universe, {name}):
                 continue
             reason = (
                 "nobody records it in an off step: the wait is skipped, and lengths are read before they are written"
