@@ -10,20 +10,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sgltrace.index import syntax as s
-from sgltrace.index.fields import Access, Parameter, Returned, Source
-from sgltrace.index.fields_inplace import IN_PLACE_CONTAINER, VIEWS, VIEWS_ONLY, Handed, argument, is_in_place
+from sgltrace.index.fields import Access, Parameter
+from sgltrace.index.fields_alias import FUNCTIONS, Aliases, Sources
+from sgltrace.index.fields_construct import by_name, construct, replaced
+from sgltrace.index.fields_inplace import IN_PLACE_CONTAINER, Handed, argument, is_in_place
 from sgltrace.index.fields_strides import note_strided
-from sgltrace.index.values import Bound, ClassRef, FunctionRef, Instance
+from sgltrace.index.values import Bound, ClassRef, FunctionRef
 
 if TYPE_CHECKING:
-    from sgltrace.index.entities import ClassInfo, FunctionInfo
+    from sgltrace.index.entities import FunctionInfo
     from sgltrace.index.fields import FieldFlow
 
-Sources = tuple[Source, ...]
 _LEAVES = frozenset({s.Name, s.Const, s.Lambda, s.Ellipsis_})
 """A lambda is a function of its own."""
 _PARTS = frozenset({s.Cond, s.Seq})
-_FUNCTIONS = (FunctionRef, Bound)
 
 
 def walk(flow: FieldFlow, function: FunctionInfo) -> None:
@@ -33,18 +33,9 @@ def walk(flow: FieldFlow, function: FunctionInfo) -> None:
     Walker(flow, function).block(function.body)
 
 
-class Walker:
+class Walker(Aliases):
     """One function. ``aliases`` says what a variable is one with, ``made`` what it is made of, at the statement
     being read."""
-
-    def __init__(self, flow: FieldFlow, function: FunctionInfo) -> None:
-        self.flow = flow
-        self.function = function
-        self.aliases: dict[str, Sources] = {p.name: (Parameter(function, p.name),) for p in function.parameters}
-        self.made: dict[str, Sources] = {}
-        self.statement: s.Stmt | None = None
-        self.whole: s.Expr | None = None
-        self._nodes = function.nodes
 
     # --- statements ---
 
@@ -145,22 +136,22 @@ class Walker:
         target = node.target
         if isinstance(target, s.Attr):
             self._visit(target.value)
-            for cls in self._receivers(target):
-                self._take(cls, target.attr, target, "read", target)
-                self._take(cls, target.attr, target, "augment", node.value)
+            for cls in self.receivers(target):
+                self.take(cls, target.attr, target, "read", target)
+                self.take(cls, target.attr, target, "augment", node.value)
         elif isinstance(target, s.Sub):
             self._visit(target)
-            self._change(target.value, "in-place", target, node.value)
+            self.change(target.value, "in-place", target, node.value)
         elif isinstance(target, s.Name):
             # ``x += 1`` on a tensor or list that is a field changes the field.
-            self._change(target, "in-place", target, node.value)
+            self.change(target, "in-place", target, node.value)
 
     def _delete(self, node: s.Delete) -> None:
         for target in node.targets:
             if isinstance(target, s.Attr):
                 self._visit(target.value)
-                for cls in self._receivers(target):
-                    self._take(cls, target.attr, target, "delete", None)
+                for cls in self.receivers(target):
+                    self.take(cls, target.attr, target, "delete", None)
             else:
                 self._visit(target)
 
@@ -171,13 +162,13 @@ class Walker:
             self.made[target.id] = derived
         elif isinstance(target, s.Attr):
             self._visit(target.value)
-            for cls in self._receivers(target):
+            for cls in self.receivers(target):
                 other = any(isinstance(source, Access) and source.cls is not cls for source in exact)
-                self._take(cls, target.attr, target, "copy" if other else "assign", value, exact, derived)
+                self.take(cls, target.attr, target, "copy" if other else "assign", value, exact, derived)
         elif isinstance(target, s.Sub):
             self._visit(target.value, "pass")
             self._visit(target.index)
-            self._change(target.value, "in-place", target, value)
+            self.change(target.value, "in-place", target, value)
         elif isinstance(target, s.Seq):
             for item in target.items:
                 self._bind(item, (), exact + derived, value)
@@ -197,8 +188,8 @@ class Walker:
             return
         if isinstance(node, s.Attr):
             self._visit(node.value)
-            for cls in self._receivers(node):
-                self._take(cls, node.attr, node, context, self.whole)
+            for cls in self.receivers(node):
+                self.take(cls, node.attr, node, context, self.whole)
         elif isinstance(node, s.Call):
             self._call(node)
         elif isinstance(node, s.Bin):
@@ -224,8 +215,8 @@ class Walker:
         values = callees.values if callees is not None else ()
         for value in values:
             if isinstance(value, ClassRef):
-                self._construct(node, value.cls)
-            elif isinstance(value, _FUNCTIONS):
+                construct(self, node, value.cls)
+            elif isinstance(value, FUNCTIONS):
                 self._pass_on(node, value.function, isinstance(value, Bound))
         func = node.func
         if isinstance(func, s.Attr):
@@ -233,19 +224,19 @@ class Walker:
         elif isinstance(func, s.Sub):
             self._launch(node, func)
         elif isinstance(func, s.Name) and func.id in ("getattr", "setattr", "hasattr", "delattr"):
-            self._by_name(node, func.id)
+            by_name(self, node, func.id)
         for arg in node.args:
             if arg.name == "out":
-                self._change(arg.value, "in-place", node, node)
+                self.change(arg.value, "in-place", node, node)
         if not values and _is_replace(func):
-            self._replaced(node)
+            replaced(self, node)
 
     def _method(self, node: s.Call, func: s.Attr) -> None:
         """``x.copy_(y)``, ``x.append(y)``: the field that ``x`` is changes."""
         name = func.attr
         if is_in_place(name) or name in IN_PLACE_CONTAINER:
             written = node.args[0].value if node.args else node
-            self._change(func.value, "in-place", node, written)
+            self.change(func.value, "in-place", node, written)
 
     def _launch(self, node: s.Call, func: s.Sub) -> None:
         """``kernel[grid](...)``: a Triton kernel stores through those of its pointers that it is written to."""
@@ -255,7 +246,7 @@ class Walker:
                 for name in sorted(self.flow.in_place.stored(value.function)):
                     written = argument(value.function, node, name, False)
                     if written is not None:
-                        self._change(written, "kernel", node, node)
+                        self.change(written, "kernel", node, node)
 
     def _pass_on(self, node: s.Call, function: FunctionInfo, bound: bool) -> None:
         """Take down what a function of the tree is given."""
@@ -266,150 +257,7 @@ class Walker:
                 parameter = Parameter(function, param)
                 self.flow.passed.setdefault(parameter, {}).update(dict.fromkeys(sources))
                 handed = self.flow.in_place.handed.setdefault(parameter, [])
-                handed += (Handed(x, self.function, node, self.statement) for x in exact or self._shares_data(value))
-
-    def _construct(self, node: s.Call, cls: ClassInfo) -> None:
-        """A dataclass's constructor writes a field for each argument, and the defaults of the others."""
-        if self.flow.role(cls) is None or not cls.is_dataclass or cls.is_enum or "__init__" in cls.scope.names:
-            return
-        names = _constructor_fields(self, cls)
-        given: dict[str, s.Expr] = {}
-        for i, arg in enumerate(node.args):
-            name = names[i] if arg.name is None and i < len(names) else arg.name
-            if name is not None and name in names:
-                given[name] = arg.value
-        spread = any(arg.name in ("*", "**") for arg in node.args)
-        for name in names:
-            owner = self.flow.tracked.owner(cls, name)
-            value = given.get(name)
-            if value is not None:
-                exact = self.same_as(value)
-                other = any(isinstance(source, Access) and source.cls is not owner for source in exact)
-                kind = "copy" if other else "constructor"
-                self._take(owner, name, node, kind, value, exact, self.made_of(value), getattr(value, "line", 0))
-            elif not spread:
-                self._take(owner, name, node, "default", _default(self, cls, name))
-
-    def _replaced(self, node: s.Call) -> None:
-        """``dataclasses.replace(x, field=value)``."""
-        first = next((arg.value for arg in node.args if arg.name is None), None)
-        for cls in self._classes(first) if first is not None else ():
-            for arg in node.args:
-                if arg.name is not None and arg.name not in ("*", "**"):
-                    owner = self.flow.tracked.owner(cls, arg.name)
-                    self._take(owner, arg.name, node, "constructor", arg.value, self.same_as(arg.value))
-
-    def _by_name(self, node: s.Call, function: str) -> None:
-        """``getattr(x, "field", default)`` and ``setattr(x, "field", value)`` with a literal name."""
-        args = [arg.value for arg in node.args]
-        if len(args) < 2 or not isinstance(args[1], s.Const) or not isinstance(args[1].value, str):
-            return
-        name = args[1].value
-        for cls in self._classes(args[0]):
-            if not self._is_field(cls, name):
-                continue
-            owner = self.flow.tracked.owner(cls, name)
-            if function == "setattr" and len(args) == 3:
-                self._take(owner, name, node, "assign", args[2], self.same_as(args[2]))
-            else:
-                self._take(owner, name, node, "delete" if function == "delattr" else "read", self.whole)
-
-    # --- what is what ---
-
-    def _classes(self, node: s.Expr) -> list[ClassInfo]:
-        """The tracked classes that an expression may be of."""
-        known = self._nodes.get(id(node))
-        if known is None or not known.values:
-            return []
-        role = self.flow.tracked.role
-        found = {v.cls for v in known.values if type(v) is Instance and role(v.cls) is not None}
-        return sorted(found, key=lambda cls: cls.id) if len(found) > 1 else list(found)
-
-    def _receivers(self, node: s.Attr) -> list[ClassInfo]:
-        """The tracked classes whose field an attribute is; those that declare it, where any does."""
-        classes = [cls for cls in self._classes(node.value) if self._is_field(cls, node.attr)]
-        if len(classes) > 1:
-            declaring = [cls for cls in classes if self._declares(cls, node.attr)]
-            classes = declaring or classes
-        owner = self.flow.tracked.owner
-        return list(dict.fromkeys(owner(cls, node.attr) for cls in classes))
-
-    def _is_field(self, cls: ClassInfo, name: str) -> bool:
-        """Whether an attribute is no method, property or other thing of the class."""
-        if name.startswith("__"):
-            return False
-        found = self.flow.program.engine.classes.lookup(cls, name)
-        return found is None or name not in found[0].functions
-
-    def _declares(self, cls: ClassInfo, name: str) -> bool:
-        """Whether the class annotates the field or its own methods write it."""
-        order = self.flow.program.engine.classes.mro(cls)
-        return any(name in base.annotations or name in base.fields for base in order)
-
-    def same_as(self, node: s.Expr) -> Sources:
-        """What an expression is the same object as."""
-        if isinstance(node, s.Name):
-            return self.aliases.get(node.id, ())
-        if isinstance(node, s.Attr):
-            return tuple(a for a in self.flow.at(node) if not a.is_write)
-        if isinstance(node, s.Cond):
-            return self.same_as(node.body) + self.same_as(node.orelse)
-        if isinstance(node, s.Bool):
-            return self.same_as(node.left) + self.same_as(node.right)
-        if isinstance(node, s.Walrus):
-            return self.same_as(node.value)
-        if isinstance(node, s.Call):
-            reads = tuple(a for a in self.flow.at(node) if not a.is_write)
-            known = self._nodes.get(id(node.func))
-            if known is not None and any(isinstance(value, _FUNCTIONS) for value in known.values):
-                return (*reads, Returned(self.function, node))
-            return reads
-        return ()
-
-    def made_of(self, node: s.Expr) -> Sources:
-        """What an expression is a view, slice, copy or element of."""
-        if isinstance(node, s.Name):
-            return self.made.get(node.id, ())
-        if isinstance(node, s.Sub):
-            return self.same_as(node.value) + self.made_of(node.value)
-        if isinstance(node, s.Call) and isinstance(node.func, s.Attr) and node.func.attr in VIEWS:
-            return self.same_as(node.func.value) + self.made_of(node.func.value)
-        if isinstance(node, s.Cond):
-            return self.made_of(node.body) + self.made_of(node.orelse)
-        return ()
-
-    def _change(self, target: s.Expr, kind: str, node: s.Expr, value: s.Expr | None) -> None:
-        """What ``target`` is, or is a view of, is changed in place."""
-        line = getattr(node, "line", 0)
-        exact = self.same_as(value) if value is not None and value is not node else ()
-        for read in self._shares_data(target):
-            if isinstance(read, Access):
-                self._take(read.cls, read.field, node, kind, value, exact, (), line)
-            elif isinstance(read, Parameter):
-                self.flow.in_place.changed[read] = None
-
-    def _shares_data(self, node: s.Expr) -> Sources:
-        if isinstance(node, s.Sub):
-            return self._shares_data(node.value)
-        if isinstance(node, s.Call) and isinstance(node.func, s.Attr) and node.func.attr in VIEWS_ONLY:
-            return self._shares_data(node.func.value)
-        return self.same_as(node)
-
-    def _take(
-        self,
-        cls: ClassInfo,
-        name: str,
-        node: s.Expr,
-        kind: str,
-        value: s.Expr | None,
-        exact: Sources = (),
-        derived: Sources = (),
-        line: int = 0,
-    ) -> None:
-        """Take down an access."""
-        line = line or getattr(node, "line", 0) or getattr(self.statement, "line", 0)
-        access = Access(cls, name, self.function, line, kind, node, self.statement, value, exact, derived)
-        self.flow.add(access)
+                handed += (Handed(x, self.function, node, self.statement) for x in exact or self.shares_data(value))
 
 
 def passed(function: FunctionInfo, node: s.Call, bound: bool) -> list[tuple[str, s.Expr]]:
@@ -428,26 +276,6 @@ def passed(function: FunctionInfo, node: s.Call, bound: bool) -> list[tuple[str,
         elif arg.name in names:
             out.append((arg.name, arg.value))
     return out
-
-
-def _constructor_fields(walker: Walker, cls: ClassInfo) -> list[str]:
-    names: dict[str, None] = {}
-    for owner in reversed(walker.flow.program.engine.classes.mro(cls)):
-        if owner.is_dataclass or owner is cls:
-            names.update(dict.fromkeys(owner.annotations))
-    return list(names)
-
-
-def _default(walker: Walker, cls: ClassInfo, name: str) -> s.Expr | None:
-    for owner in walker.flow.program.engine.classes.mro(cls):
-        for statement in owner.node.body:
-            if isinstance(statement, s.AnnAssign) and _is_name(statement.target, name):
-                return statement.value
-    return None
-
-
-def _is_name(node: s.Expr, name: str) -> bool:
-    return isinstance(node, s.Name) and node.id == name
 
 
 def _is_replace(func: s.Expr) -> bool:

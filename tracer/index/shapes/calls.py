@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
+from sgltrace.index.shapes import containers, library, models, parameters
 from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes import execute as ex
-from sgltrace.index.shapes import library, models
 from sgltrace.index.shapes.frames import Frame
-from sgltrace.index.shapes.values import (
-    NONE,
-    Const,
-    Either,
-    Obj,
-    Ref,
-    Tensor,
-    Unknown,
-    Value,
-    alternatives,
-    join_all,
-)
+from sgltrace.index.shapes.joins import join_all
+from sgltrace.index.shapes.values import NONE, Const, Either, Obj, Ref, Tensor, Unknown, Value, alternatives
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo
@@ -110,7 +100,7 @@ def call_ref(
         case Ref(kind="external"):
             return library.external(m, frame, func.target, args, kwargs, line)
         case Ref(kind="builtin method"):
-            return library.builtin_method(m, frame, func.bound or NONE, func.target, args, kwargs, line)
+            return containers.builtin_method(m, frame, func.bound or NONE, func.target, args, kwargs, line)
         case Obj(kind="model"):
             return models.run(m, frame, func, args, kwargs, line)
         case Obj(kind="object"):
@@ -152,7 +142,7 @@ def call_function(m: Machine, frame: Frame, ref: Ref, args: list[Value], kwargs:
     if not m.may_enter(function):
         return Unknown(f"{function.name} is nested too deeply")
     inner = Frame(function, ref.frame, first if first is not None else (ref.frame.receiver if ref.frame else None))
-    m.bind(inner, [first, *args] if first is not None else args, kwargs)
+    parameters.bind(m, inner, [first, *args] if first is not None else args, kwargs)
     m.enter(inner, frame, line)
     try:
         with m.aside(function):
@@ -186,7 +176,7 @@ def construct(
     if init is not None and not m.world.is_dataclass_init(cls, init):
         call_function(m, frame, m.function_ref(init, obj), args, kwargs, line)
         return obj
-    m.fill_dataclass(frame, obj, args, kwargs, line)
+    parameters.fill_dataclass(m, frame, obj, args, kwargs, line)
     post = m.world.method(cls, "__post_init__")
     if post is not None:
         call_function(m, frame, m.function_ref(post, obj), [], {}, line)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
-from sgltrace.index.shapes import calls, library, loops, objects
+from sgltrace.index.shapes import calls, library, loops, narrowing, objects
 from sgltrace.index.shapes.dims import Dim, const, symbol
-from sgltrace.index.shapes.indexing import subscript
-from sgltrace.index.shapes.reductions import elementwise, matmul
+from sgltrace.index.shapes.indexing import element_of, subscript
+from sgltrace.index.shapes.joins import join, join_all
+from sgltrace.index.shapes.operators import binary
+from sgltrace.index.shapes.reductions import elementwise
 from sgltrace.index.shapes.tests import compare, truth
 from sgltrace.index.shapes.torchcall import TorchCall, elements
 from sgltrace.index.shapes.values import (
@@ -20,7 +22,6 @@ from sgltrace.index.shapes.values import (
     Given,
     Int,
     Obj,
-    Range,
     Run,
     Span,
     Tensor,
@@ -28,17 +29,11 @@ from sgltrace.index.shapes.values import (
     Unknown,
     Value,
     alternatives,
-    join,
-    join_all,
 )
 
 if TYPE_CHECKING:
     from sgltrace.index.shapes.frames import Frame
     from sgltrace.index.shapes.machine import Machine
-
-_ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_divide", "%": "remainder", "**": "pow",
-               "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "bitwise_left_shift",
-               ">>": "bitwise_right_shift"}  # fmt: skip
 
 
 def evaluate(m: Machine, frame: Frame, node: s.Expr) -> Value:
@@ -114,7 +109,7 @@ def index_into(m: Machine, frame: Frame, base: Value, index: Value, line: int) -
             return calls.method(m, frame, base, "__getitem__", [index], {}, line) or Unknown(
                 f"a subscript of {base.name or base}"
             )
-    return _element(m.view(base), index)
+    return element_of(m.view(base), index)
 
 
 def _entry(m: Machine, frame: Frame, base: Obj, index: Value, line: int) -> Value:
@@ -127,141 +122,6 @@ def _entry(m: Machine, frame: Frame, base: Obj, index: Value, line: int) -> Valu
         return calls.call_ref(m, frame, default, [], {}, line)
     entries = [value for name, value in m.fields_of(base) if name != library.DEFAULT]
     return join_all(entries) if entries and not isinstance(index, Const) else Unknown("a key that is not known here")
-
-
-def _element(base: Value, index: Value) -> Value:
-    if isinstance(base, Range):
-        if isinstance(index, Int):
-            return Int(base.start + index.dim * base.step)
-        return Unknown("a part of a range")
-    items = elements(base)
-    position = index.dim.constant if isinstance(index, Int) else None
-    if items is not None and position is not None and -len(items) <= position < len(items):
-        return items[position]
-    if items is not None and isinstance(index, Span):
-        bounds = _bounds(index)
-        if bounds is not None:
-            return Tuple(items[bounds])
-    if isinstance(base, Run):
-        return _part_of_run(base, index, position)
-    if isinstance(base, Unknown):
-        return base
-    return Unknown("an index that is not known")
-
-
-def _bounds(index: Span) -> slice | None:
-    """A slice with known bounds."""
-    bounds: list[int | None] = []
-    for part in (index.lower, index.upper, index.step):
-        if part is None or part == NONE:
-            bounds.append(None)
-        elif isinstance(part, Int) and part.dim.constant is not None:
-            bounds.append(part.dim.constant)
-        else:
-            return None
-    return slice(bounds[0], bounds[1], bounds[2])
-
-
-def _part_of_run(base: Run, index: Value, position: int | None) -> Value:
-    if not base.segments:
-        return Unknown("an element of an empty list")
-    if position == 0:
-        return base.segments[0][0]
-    if position == -1:
-        return base.segments[-1][0]
-    if isinstance(index, Int):
-        return join_all(value for value, _ in base.segments)
-    if isinstance(index, Span) and len(base.segments) == 1 and (index.lower is None or isinstance(index.lower, Int)):
-        from sgltrace.index.shapes.torchcall import slice_size
-
-        size = slice_size(index, base.count)
-        if size is not None:
-            return Run(((base.segments[0][0], size),))
-    if isinstance(index, Span) and index.lower is None and index.upper == Int(const(-1)):
-        value, count = base.segments[-1]
-        return Run((*base.segments[:-1], (value, count - const(1))))
-    if isinstance(index, Span) and len(base.segments) >= 1:
-        return Unknown("a part of a list")
-    return Unknown("an index that is not known")
-
-
-def binary(m: Machine, frame: Frame, op: str, left: Value, right: Value) -> Value:
-    """``left op right``"""
-    if isinstance(left, Either) or isinstance(right, Either):
-        pairs = [(a, b) for a in alternatives(left) for b in alternatives(right) if NONE not in (a, b)]
-        return join_all(binary(m, frame, op, a, b) for a, b in pairs) if pairs else Unknown("None in a sum")
-    if isinstance(left, Int) and isinstance(right, Int):
-        return _integers(op, left.dim, right.dim)
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        call = TorchCall(_ARITHMETIC.get(op, op), [left, right], {}, frame.place())
-        if op == "@":
-            return matmul(call)
-        result = elementwise(call)
-        if op == "/" and isinstance(result, Tensor) and result.dtype in ("int64", "int32"):
-            return Tensor(result.shape, "float32", result.place, result.why)
-        return result
-    if op in ("+", "*"):
-        listed = _sequences(m, op, left, right)
-        if listed is not None:
-            return listed
-    if isinstance(left, Const) and isinstance(right, Const) and op == "|":
-        both = (left.value, right.value)
-        if all(isinstance(value, bool) for value in both):
-            return Const(both[0] or both[1])
-    for value in (left, right):
-        if isinstance(value, Unknown):
-            return value
-    return Unknown(f"{op} of values that are not followed")
-
-
-def _integers(op: str, left: Dim, right: Dim) -> Value:
-    match op:
-        case "+":
-            return Int(left + right)
-        case "-":
-            return Int(left - right)
-        case "*":
-            return Int(left * right)
-        case "//" if right.constant != 0:
-            return Int(left // right)
-        case "%" if right.constant != 0:
-            return Int(left % right)
-        case "**":
-            return Int(left**right)
-        case "/":
-            exact = left.exact_quotient(right)
-            return Int(exact) if exact is not None else Unknown("a quotient that may be broken")
-    if left.constant is not None and right.constant is not None:
-        match op:
-            case "|":
-                return Int(const(left.constant | right.constant))
-            case "&":
-                return Int(const(left.constant & right.constant))
-            case "<<" if 0 <= right.constant < 64:
-                return Int(const(left.constant << right.constant))
-    return Unknown(f"{op} of integers")
-
-
-def _sequences(m: Machine, op: str, left: Value, right: Value) -> Value | None:
-    """``[x] * n`` and ``a + b``."""
-    a, b = m.view(left), m.view(right)
-    if op == "*" and isinstance(b, Tuple | Run):
-        a, b = b, a
-    if op == "*" and isinstance(a, Tuple | Run) and isinstance(b, Int):
-        runs = _runs(a)
-        if isinstance(a, Tuple) and b.dim.constant is not None and 0 <= b.dim.constant <= 16:
-            return Tuple(a.items * b.dim.constant) if isinstance(left, Tuple) else m.new_list(
-                tuple((item, const(1)) for item in a.items * b.dim.constant))  # fmt: skip
-        return m.new_list(tuple((value, count * b.dim) for value, count in runs))
-    if op == "+" and isinstance(a, Tuple | Run) and isinstance(b, Tuple | Run):
-        if isinstance(a, Tuple) and isinstance(b, Tuple) and isinstance(left, Tuple):
-            return Tuple(a.items + b.items)
-        return m.new_list(_runs(a) + _runs(b))
-    return None
-
-
-def _runs(value: Tuple | Run) -> tuple[tuple[Value, Dim], ...]:
-    return value.segments if isinstance(value, Run) else tuple((item, const(1)) for item in value.items)
 
 
 def _boolean(m: Machine, frame: Frame, op: str, left: s.Expr, right: s.Expr) -> Value:
@@ -318,10 +178,13 @@ def _conditional(m: Machine, frame: Frame, body: s.Expr, test: s.Expr, orelse: s
     if known is not None:
         return evaluate(m, frame, body if known else orelse)
     given, otherwise = given_by(m, frame, test), given_by_failure(m, frame, test)
-    with m.narrowed(frame, test, True):
-        first = evaluate(m, frame, body)
-    with m.narrowed(frame, test, False):
-        second = evaluate(m, frame, orelse)
+    mark = m.store.mark()
+    narrowing.narrow(m, frame, test, True)
+    first = evaluate(m, frame, body)
+    left = m.store.undo(mark)
+    narrowing.narrow(m, frame, test, False)
+    second = evaluate(m, frame, orelse)
+    m.store.merge([(left, given), (m.store.undo(mark), otherwise)])
     return join(second, first, otherwise) if otherwise else join(first, second, given)
 
 

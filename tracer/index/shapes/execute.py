@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
-from sgltrace.index.shapes import calls, loops, objects
+from sgltrace.index.shapes import calls, loops, narrowing, objects
 from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes.dims import ONE
 from sgltrace.index.shapes.frames import Flow
+from sgltrace.index.shapes.joins import join_all
+from sgltrace.index.shapes.operators import binary
 from sgltrace.index.shapes.tests import truth
 from sgltrace.index.shapes.torchcall import elements
-from sgltrace.index.shapes.values import (
-    NONE,
-    Given,
-    Int,
-    Obj,
-    Run,
-    Tensor,
-    Unknown,
-    Value,
-    alternatives,
-    join_all,
-)
+from sgltrace.index.shapes.values import NONE, Given, Int, Obj, Run, Tensor, Unknown, Value, alternatives
 
 if TYPE_CHECKING:
     from sgltrace.index.shapes.frames import Frame
@@ -65,7 +56,7 @@ def _statement(m: Machine, frame: Frame, node: s.Stmt) -> Flow:
         case s.Jump(kind=kind):
             return Flow.BREAK if kind == "break" else Flow.CONTINUE
         case s.Assert(test=test):
-            m.assume(frame, test)
+            narrowing.assume(m, frame, test)
         case s.If():
             return _if(m, frame, node)
         case s.For():
@@ -100,7 +91,7 @@ def augmented(m: Machine, frame: Frame, op: str, old: Value, operand: Value) -> 
         return old
     if isinstance(old, Tensor) and old.shape is not None:
         return old
-    return ev.binary(m, frame, op, old, operand)
+    return binary(m, frame, op, old, operand)
 
 
 def _if(m: Machine, frame: Frame, node: s.If) -> Flow:
@@ -119,8 +110,9 @@ def _branches(m: Machine, frame: Frame, branches: list[tuple[list[s.Stmt], Given
     for i, (body, given) in enumerate(branches):
         mark = m.store.mark()
         frame.given = {**outer, **given}
-        with m.narrowed(frame, test, i == 0):
-            flow = block(m, frame, body)
+        if test is not None:
+            narrowing.narrow(m, frame, test, i == 0)
+        flow = block(m, frame, body)
         ends.append((flow, m.store.undo(mark), given))
     frame.given = outer
     falling = [(changes, given) for flow, changes, given in ends if flow in (Flow.NEXT, Flow.BREAK, Flow.CONTINUE)]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from sgltrace.index.shapes.joins import join
 from sgltrace.index.shapes.store import Changes
-from sgltrace.index.shapes.values import Given, Obj, Place, Value, join
+from sgltrace.index.shapes.values import Given, Obj, Place, Value
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import FunctionInfo

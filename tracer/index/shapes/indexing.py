@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sgltrace.index.shapes.dims import ONE, Dim, const, some_of
+from sgltrace.index.shapes.joins import join_all
 from sgltrace.index.shapes.torchcall import Shape, broadcast, elements, slice_size
-from sgltrace.index.shapes.values import Const, Int, Place, Range, Run, Span, Tensor, Tuple, Value
+from sgltrace.index.shapes.values import NONE, Const, Int, Place, Range, Run, Span, Tensor, Tuple, Unknown, Value
 
 
 def subscript(source: Tensor, index: Value, place: Place) -> Tensor:
@@ -73,3 +74,58 @@ def _index_shape(part: Value) -> Shape | None:
         return (part.count,)
     items = elements(part)
     return None if items is None else (const(len(items)),)
+
+
+def element_of(base: Value, index: Value) -> Value:
+    """``base[index]`` of a range or sequence."""
+    if isinstance(base, Range):
+        if isinstance(index, Int):
+            return Int(base.start + index.dim * base.step)
+        return Unknown("a part of a range")
+    items = elements(base)
+    position = index.dim.constant if isinstance(index, Int) else None
+    if items is not None and position is not None and -len(items) <= position < len(items):
+        return items[position]
+    if items is not None and isinstance(index, Span):
+        bounds = _bounds(index)
+        if bounds is not None:
+            return Tuple(items[bounds])
+    if isinstance(base, Run):
+        return _part_of_run(base, index, position)
+    if isinstance(base, Unknown):
+        return base
+    return Unknown("an index that is not known")
+
+
+def _bounds(index: Span) -> slice | None:
+    """A slice with known bounds."""
+    bounds: list[int | None] = []
+    for part in (index.lower, index.upper, index.step):
+        if part is None or part == NONE:
+            bounds.append(None)
+        elif isinstance(part, Int) and part.dim.constant is not None:
+            bounds.append(part.dim.constant)
+        else:
+            return None
+    return slice(bounds[0], bounds[1], bounds[2])
+
+
+def _part_of_run(base: Run, index: Value, position: int | None) -> Value:
+    if not base.segments:
+        return Unknown("an element of an empty list")
+    if position == 0:
+        return base.segments[0][0]
+    if position == -1:
+        return base.segments[-1][0]
+    if isinstance(index, Int):
+        return join_all(value for value, _ in base.segments)
+    if isinstance(index, Span) and len(base.segments) == 1 and (index.lower is None or isinstance(index.lower, Int)):
+        size = slice_size(index, base.count)
+        if size is not None:
+            return Run(((base.segments[0][0], size),))
+    if isinstance(index, Span) and index.lower is None and index.upper == Int(const(-1)):
+        value, count = base.segments[-1]
+        return Run((*base.segments[:-1], (value, count - const(1))))
+    if isinstance(index, Span) and len(base.segments) >= 1:
+        return Unknown("a part of a list")
+    return Unknown("an index that is not known")

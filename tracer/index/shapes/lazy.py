@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.shapes import evaluate as ev
+from sgltrace.index.shapes import parameters
 from sgltrace.index.shapes.dims import symbol
 from sgltrace.index.shapes.frames import Frame
+from sgltrace.index.shapes.joins import join_all
 from sgltrace.index.shapes.tests import truth
-from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value, join_all
+from sgltrace.index.shapes.values import NONE, Const, Int, Obj, Unknown, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sgltrace.index.entities import FunctionInfo
     from sgltrace.index.shapes.machine import Machine
-    from sgltrace.index.shapes.world import Assignment
+    from sgltrace.index.shapes.reading import Assignment
 
 _COUNTS = {"max", "min", "len", "int", "sum", "round", "abs"}
 
@@ -187,7 +189,7 @@ def _constructor_argument(m: Machine, obj: Obj, function: FunctionInfo, param: s
     if own is function:
         if obj.arguments is None:
             return None
-        return m.bind_one(function, param, *obj.arguments)
+        return parameters.bind_one(m, function, param, *obj.arguments)
     call = m.world.super_init(own, function) if own is not None else None
     if own is None or call is None:
         return None
@@ -196,4 +198,4 @@ def _constructor_argument(m: Machine, obj: Obj, function: FunctionInfo, param: s
     named = {arg.name: arg.value for arg in call.args if arg.name not in (None, "*", "**")}
     if param.name in named:
         return ev.evaluate(m, frame, named[param.name])
-    return m.bind_one(function, param, positional, {})
+    return parameters.bind_one(m, function, param, positional, {})

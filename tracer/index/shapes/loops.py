@@ -14,20 +14,10 @@ from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes import execute as ex
 from sgltrace.index.shapes.dims import ONE, ZERO, Dim, Op, atom, some_of, symbol, times
 from sgltrace.index.shapes.frames import Flow
+from sgltrace.index.shapes.joins import join
 from sgltrace.index.shapes.tests import truth
 from sgltrace.index.shapes.torchcall import elements
-from sgltrace.index.shapes.values import (
-    NONE,
-    Either,
-    Int,
-    Range,
-    Run,
-    Tensor,
-    Tuple,
-    Unknown,
-    Value,
-    join,
-)
+from sgltrace.index.shapes.values import NONE, Either, Int, Range, Run, Tensor, Tuple, Unknown, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.fields_tracked import roles
-from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes import lazy
-from sgltrace.index.shapes.dims import ONE, Dim, symbol
+from sgltrace.index.shapes.dims import symbol
 from sgltrace.index.shapes.frames import FieldWrite, Frame, LocalWrite, Records
+from sgltrace.index.shapes.joins import join, join_all
+from sgltrace.index.shapes.limits import Limits, MemoKey, moving_functions
+from sgltrace.index.shapes.lists import Lists
+from sgltrace.index.shapes.seeds import literal
 from sgltrace.index.shapes.stages import RELAY, Stages
 from sgltrace.index.shapes.store import Key, Store
-from sgltrace.index.shapes.torchcall import elements
-from sgltrace.index.shapes.types import Types, literal
+from sgltrace.index.shapes.types import Types
 from sgltrace.index.shapes.values import (
     A_NUMBER,
     NONE,
     Const,
-    Either,
     Int,
     Obj,
     Place,
     Range,
     Ref,
-    Run,
     Tensor,
     Tuple,
     Unknown,
     Value,
     alternatives,
-    join,
-    join_all,
 )
 from sgltrace.index.shapes.vocabulary import ShapeVocabulary, shape_vocabulary
 from sgltrace.index.shapes.world import World
-from sgltrace.model import PHASES
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo
     from sgltrace.index.fields import FieldFlow
     from sgltrace.index.program import Program
 
-MemoKey = tuple["FunctionInfo", tuple["Value | None", ...], tuple[tuple[str, "Value"], ...]]
-DEEPEST = 24
-"""Calls nested deeper than this are not entered."""
-DEEPEST_QUESTION = 5
-"""Nor are calls nested so deep in the evaluation of a field that was set when the process started."""
-MOST_IN_QUESTION = 300
-"""Nor after so many statements in one such evaluation."""
-MOST_STATEMENTS = 20_000
-"""After so many statements no further function is entered."""
 
-
-class Machine(Types):
+class Machine(Types, Lists, Limits):
     """Interprets the program on one path."""
 
     MOST_QUESTIONS = 40
@@ -96,70 +81,6 @@ class Machine(Types):
 
     # --- running functions ---
 
-    def spend(self) -> None:
-        """Count a statement."""
-        self.spent += 1
-
-    def may_enter(self, function: FunctionInfo) -> bool:
-        """Whether a call may still be followed."""
-        if len(self.stack) >= DEEPEST or self.spent > MOST_STATEMENTS or function.is_generator:
-            return False
-        if not self.questions and not self.runs_in_step(function):
-            return False
-        if self.questions:
-            depth, spent = self.questions[0]
-            if len(self.stack) - depth >= DEEPEST_QUESTION or self.spent - spent > MOST_IN_QUESTION:
-                return False
-        return self.stack.count(function) < 2
-
-    def runs_in_step(self, function: FunctionInfo) -> bool:
-        """Whether a function runs while the scheduler turns, and not only before, by the call graph."""
-        phases = self.world.program.phases
-        if any(phases.runs(function, path, phase) for path in (self.path, "any") for phase in PHASES[2:]):
-            return True
-        return not any(phases.runs(function, "any", phase) for phase in PHASES[:2])
-
-    def is_idle_work(self, function: FunctionInfo, args: list[Value]) -> bool:
-        """Whether a call whose result nobody uses leaves nothing behind that shapes depend on."""
-        if function in self.moving or function.parent is not None:
-            return False
-        return not any(isinstance(arg, Obj) and arg.kind in ("list", "dict") for arg in args)
-
-    def memo_key(
-        self, function: FunctionInfo, first: Value | None, args: list[Value], kwargs: dict[str, Value]
-    ) -> MemoKey | None:
-        """What the result of a function that writes no step's field depends on; None where it is not kept."""
-        if function in self.moving or function.parent is not None:
-            return None
-        values = (first, *args, *kwargs.values())
-        if any(isinstance(value, Obj) and value.kind in ("list", "dict") for value in values):
-            return None
-        return function, (first, *args), tuple(kwargs.items())
-
-    @contextmanager
-    def aside(self, function: FunctionInfo) -> Iterator[None]:
-        """While a function runs that writes no step's field: only its result counts, so it is followed less far."""
-        if function in self.moving or self.questions:
-            yield
-            return
-        self.questions.append((len(self.stack), self.spent))
-        try:
-            yield
-        finally:
-            self.questions.pop()
-
-    @contextmanager
-    def question(self) -> Iterator[None]:
-        """While something is evaluated that was there before the step: calls are followed less far, and what they
-        change holds for good."""
-        mark = self.store.mark()
-        self.questions.append((len(self.stack), self.spent))
-        try:
-            yield
-        finally:
-            self.questions.pop()
-            self.store.keep(mark)
-
     def enter(self, frame: Frame, caller: Frame, line: int) -> None:
         """A call begins."""
         caller.line = line
@@ -185,71 +106,6 @@ class Machine(Types):
                 value = special if special is value else join(special, value, given)
         owner = frame.function.owner
         return self.assumed(value) if owner is not None and owner.name in self.vocabulary.members else value
-
-    def bind(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> None:
-        """Give a function's parameters their arguments, defaults, or what their types say."""
-        position = 0
-        for param in frame.function.parameters:
-            value: Value | None = None
-            if param.kind == "*":
-                value = Tuple(tuple(args[position:]))
-                position = len(args)
-            elif param.kind == "**":
-                value = self.new_dict({k: v for k, v in kwargs.items() if not _names(frame.function, k)})
-            elif param.kind != "=" and position < len(args):
-                value = args[position]
-                position += 1
-            elif param.name in kwargs:
-                value = kwargs[param.name]
-            elif param.default is not None:
-                value = ev.evaluate(self, self.module_frame(frame.function.module), param.default)
-            if value is None or isinstance(value, Unknown):
-                typed = self.by_type(frame.function, param)
-                value = typed if value is None or not isinstance(typed, Unknown) else value
-            elif param.annotation is not None:
-                value = self.narrowed_to(value, self.world.param_classes(frame.function, param))
-            self.store.set((frame.number, param.name), value)
-
-    def bind_one(
-        self, function: FunctionInfo, param: s.Param, args: list[Value], kwargs: dict[str, Value]
-    ) -> Value | None:
-        """The argument that a method's parameter gets from a call, ``self`` not counted; its default; or None."""
-        if param.name in kwargs:
-            return kwargs[param.name]
-        names = [p.name for p in function.parameters if p.kind in ("", "/")][1:]
-        if param.name in names and names.index(param.name) < len(args):
-            return args[names.index(param.name)]
-        if param.default is not None:
-            return ev.evaluate(self, self.module_frame(function.module), param.default)
-        return None
-
-    def fill_dataclass(self, frame: Frame, obj: Obj, args: list[Value], kwargs: dict[str, Value], line: int) -> None:
-        """Set a dataclass's fields from a constructor's arguments and the defaults."""
-        from sgltrace.index.shapes import objects
-
-        assert obj.cls is not None
-        for i, name in enumerate(self.world.fields(obj.cls)):
-            if i < len(args):
-                value: Value | None = args[i]
-            else:
-                value = kwargs.get(name)
-            if value is None:
-                default = self.world.class_value(obj.cls, name)
-                if default is not None:
-                    value = self._default(default[0].module, default[1])
-                    self.store.set((obj.number, name), value)
-                continue
-            objects.set_field(self, frame, obj, name, value, line)
-
-    def _default(self, module: ModuleInfo, expression: s.Expr) -> Value:
-        """A field's default; ``field(default_factory=list)`` is an empty one."""
-        if isinstance(expression, s.Call):
-            for arg in expression.args:
-                if arg.name == "default_factory" and isinstance(arg.value, s.Name) and arg.value.id == "list":
-                    return self.new_list(())
-                if arg.name == "default":
-                    return self._default(module, arg.value)
-        return ev.evaluate(self, self.module_frame(module), expression)
 
     # --- frames and variables ---
 
@@ -311,130 +167,12 @@ class Machine(Types):
             place = frame.place(line)
             self.records.locals.append(LocalWrite(self._order, self.stages.now, place, name, value))
 
-    # --- lists and dicts ---
-
-    def new_list(self, segments: tuple[tuple[Value, Dim], ...]) -> Obj:
-        """A list with these elements."""
-        made = Obj(None, kind="list")
-        self.store.set((made.number, "[]"), Run(segments))
-        return made
-
-    def new_dict(self, items: dict[str, Value]) -> Obj:
-        """A dict with these keys."""
-        made = Obj(None, kind="dict")
-        for key, value in items.items():
-            self.store.set((made.number, repr(Const(key))), value)
-        return made
-
-    def list_segments(self, obj: Obj) -> tuple[tuple[Value, Dim], ...]:
-        """A list's elements."""
-        held = self.store.get((obj.number, "[]"))
-        return held.segments if isinstance(held, Run) else ()
-
-    def set_list(self, obj: Obj, segments: tuple[tuple[Value, Dim], ...]) -> None:
-        """Change a list's elements."""
-        self.store.set((obj.number, "[]"), Run(segments))
-
-    def extend(self, obj: Obj, more: Value) -> None:
-        """``obj += more``"""
-        view = self.view(more)
-        if isinstance(view, Run):
-            self.set_list(obj, self.list_segments(obj) + view.segments)
-        elif isinstance(view, Tuple):
-            self.set_list(obj, self.list_segments(obj) + tuple((item, ONE) for item in view.items))
-
-    def view(self, value: Value) -> Value:
-        """A value as operations take it: a list by its elements."""
-        if isinstance(value, Obj) and value.kind == "list":
-            segments = self.list_segments(value)
-            whole = elements(Run(segments))
-            return Tuple(whole) if whole is not None else Run(segments)
-        return value
-
-    def whole_view(self, value: Value) -> Value:
-        """``view``, of what is inside too: nested lists."""
-        view = self.view(value)
-        if isinstance(view, Tuple):
-            return Tuple(tuple(self.whole_view(item) for item in view.items), view.names)
-        if isinstance(view, Run):
-            return Run(tuple((self.whole_view(item), count) for item, count in view.segments))
-        return view
-
-    def items(self, value: Value) -> list[Value] | None:
-        """The elements of a sequence of known length."""
-        view = self.view(value)
-        if isinstance(view, Tensor) and view.shape and view.shape[0] is not None:
-            count = view.shape[0].constant
-            return None if count is None else [view.same_data(view.shape[1:])] * count
-        found = elements(view)
-        return None if found is None else list(found)
-
-    def parts(self, value: Value, count: int) -> list[Value]:
-        """The values that so many targets get."""
-        known = next((part for part in alternatives(value) if self.items(part) is not None), value)
-        found = self.items(known)
-        if found is not None and len(found) == count:
-            return found
-        return [Unknown("a part of a value that is unknown")] * count
-
     def element(self, value: Value) -> Value:
         """What a loop over a value gives."""
         from sgltrace.index.shapes.loops import turns
 
         found = [element for element, _ in turns(self, value)]
         return join_all(found) if found else Unknown("an element of nothing")
-
-    def fields_of(self, obj: Obj) -> list[tuple[str, Value]]:
-        """The fields of an object that hold something."""
-        return self.store.under(obj.number)
-
-    # --- conditions ---
-
-    @contextmanager
-    def narrowed(self, frame: Frame, test: s.Expr | None, holds: bool) -> Iterator[None]:
-        """While a test is taken to hold (or not), what it says of a variable or field counts."""
-        if test is not None:
-            self._narrow(frame, test, holds)
-        yield
-
-    def assume(self, frame: Frame, test: s.Expr) -> None:
-        """An ``assert``: what it says counts from here on."""
-        ev.evaluate(self, frame, test)
-        self._narrow(frame, test, True)
-
-    def _narrow(self, frame: Frame, test: s.Expr, holds: bool) -> None:
-        if isinstance(test, s.Unary) and test.op == "not":
-            self._narrow(frame, test.value, not holds)
-        elif isinstance(test, s.Bool) and (test.op == "and") is holds:
-            self._narrow(frame, test.left, holds)
-            self._narrow(frame, test.right, holds)
-        elif isinstance(test, s.Cmp) and test.ops in (["is"], ["is not"]) and _is_none(test.rights[0]):
-            self._keep(frame, test.left, (test.ops == ["is"]) is holds)
-        elif isinstance(test, s.Call) and holds and isinstance(test.func, s.Name) and test.func.id == "isinstance":
-            self._narrow_class(frame, test)
-        elif isinstance(test, s.Name | s.Attr) and holds:
-            self._keep(frame, test, False)
-
-    def _narrow_class(self, frame: Frame, test: s.Call) -> None:
-        if len(test.args) == 2:
-            cls = ev.evaluate(self, frame, test.args[1].value)
-            if isinstance(cls, Ref) and cls.kind == "class":
-                self.narrowed_to(ev.evaluate(self, frame, test.args[0].value), [cls.info])
-
-    def _keep(self, frame: Frame, node: s.Expr, none: bool) -> None:
-        """Of the values that a variable or field may have, keep None or the others."""
-        if not isinstance(node, s.Name | s.Attr):
-            return
-        value = ev.evaluate(self, frame, node)
-        if not isinstance(value, Either) or NONE not in value.values:
-            return
-        kept = NONE if none else join_all(part for part in value.values if part != NONE)
-        if isinstance(node, s.Name):
-            self.store.set((frame.number, node.id), kept)
-        else:
-            for obj in alternatives(ev.evaluate(self, frame, node.value)):
-                if isinstance(obj, Obj):
-                    self.store.set((obj.number, node.attr), kept)
 
     def assumption(self, function: FunctionInfo) -> Value | None:
         """The answer of a function that asks for the platform."""
@@ -519,31 +257,3 @@ class Machine(Types):
                      "tuple": lambda v: isinstance(v, Tuple)}  # fmt: skip
             return bool(kinds[cls.target.rpartition(".")[2]](value))
         return None
-
-
-def moving_functions(program: Program, flow: FieldFlow) -> set[FunctionInfo]:
-    """The functions from which a write of a field that lives for a step or a request is reached."""
-    callers: dict[FunctionInfo, list[FunctionInfo]] = {}
-    for caller, callee, _ in program.engine.edges:
-        callers.setdefault(callee, []).append(caller)
-    lasting = {key for key, role in roles().items() if role.carries == "process"} - {"future_map"}
-    pending = [
-        function
-        for function, accesses in flow.by_function.items()
-        if any(a.is_write and a.kind != "default" and flow.role(a.cls) not in lasting for a in accesses)
-    ]
-    found = set(pending)
-    while pending:
-        for caller in callers.get(pending.pop(), ()):
-            if caller not in found:
-                found.add(caller)
-                pending.append(caller)
-    return found
-
-
-def _names(function: FunctionInfo, name: str) -> bool:
-    return any(param.name == name and param.kind != "**" for param in function.parameters)
-
-
-def _is_none(node: s.Expr) -> bool:
-    return isinstance(node, s.Const) and node.value is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sgltrace.index import syntax as s
 from sgltrace.index.shapes import calls, lazy
 from sgltrace.index.shapes import evaluate as ev
+from sgltrace.index.shapes.joins import join_all
 from sgltrace.index.shapes.torchcall import DTYPES
 from sgltrace.index.shapes.values import (
     A_NUMBER,
@@ -23,7 +24,6 @@ from sgltrace.index.shapes.values import (
     Tuple,
     Unknown,
     Value,
-    join_all,
     number,
 )
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sgltrace.index.shapes import evaluate as ev
 from sgltrace.index.shapes.frames import Frame
-from sgltrace.index.shapes.values import Place, Value, join_all
+from sgltrace.index.shapes.joins import join_all
+from sgltrace.index.shapes.values import Place, Value
 
 if TYPE_CHECKING:
     from sgltrace.index import syntax as s

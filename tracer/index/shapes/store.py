@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgltrace.index.shapes.values import Given, Unknown, Value, join
+from sgltrace.index.shapes.joins import join
+from sgltrace.index.shapes.values import Given, Unknown, Value
 
 Key = tuple[int, str]
 Changes = dict[Key, "Value | None"]

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.annotations import read_annotation
-from sgltrace.index.guards import Chain, Guards, expressions
 from sgltrace.index.modules import import_bindings
+from sgltrace.index.shapes.reading import Assignment, assignments, body_values, calls_in, imports_in, is_none, runs_base
 from sgltrace.index.shapes.values import Ref
 from sgltrace.index.values import Bound, ClassRef, Container, External, FunctionRef, Instance, ModuleRef, Node
 
 if TYPE_CHECKING:
     from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
     from sgltrace.index.program import Program
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """``target = value`` in a function. ``index`` is the target's position where ``count`` targets unpack the value;
-    ``element`` says that a loop gives the target the value's elements."""
-
-    function: FunctionInfo
-    value: s.Expr
-    guards: tuple[tuple[s.Expr, bool], ...]
-    index: int | None = None
-    count: int = 0
-    annotation: s.Expr | None = None
-    element: bool = False
 
 
 class World:
@@ -155,7 +140,7 @@ class World:
         for owner in self.mro(cls):
             values = self._class_values.get(owner)
             if values is None:
-                values = self._class_values[owner] = _body_values(owner.node.body)
+                values = self._class_values[owner] = body_values(owner.node.body)
             if name in values:
                 return owner, values[name]
         return None
@@ -205,14 +190,14 @@ class World:
         for owner in self.mro(cls):
             found += self._own_fields(owner).get(name, ())
         starting = [a for a in found if a.function.name == "__init__"]
-        return starting if any(not _is_none(a.value) for a in starting) else found
+        return starting if any(not is_none(a.value) for a in starting) else found
 
     def may_be_none(self, cls: ClassInfo, name: str) -> bool:
         """Whether a field is None by default, or where a method of the class sets it so."""
         default = self.class_value(cls, name)
-        if default is not None and _is_none(default[1]):
+        if default is not None and is_none(default[1]):
             return True
-        return any(_is_none(a.value) for owner in self.mro(cls) for a in self._own_fields(owner).get(name, ()))
+        return any(is_none(a.value) for owner in self.mro(cls) for a in self._own_fields(owner).get(name, ()))
 
     def is_number(self, cls: ClassInfo, name: str) -> bool:
         """Whether a method of the class sets a field to a whole number."""
@@ -228,7 +213,7 @@ class World:
                     if not function.parameters or function.kind == "staticmethod":
                         continue
                     own = function.parameters[0].name
-                    for target, assignment in _assignments(self.program, function):
+                    for target, assignment in assignments(self.program, function):
                         if isinstance(target, s.Attr) and isinstance(target.value, s.Name) and target.value.id == own:
                             fields.setdefault(target.attr, []).append(assignment)
         return fields
@@ -238,7 +223,7 @@ class World:
         names = self._locals.get(function)
         if names is None:
             names = self._locals[function] = {}
-            for target, assignment in _assignments(self.program, function):
+            for target, assignment in assignments(self.program, function):
                 if isinstance(target, s.Name):
                     names.setdefault(target.id, []).append(assignment)
         return names.get(name, [])
@@ -247,40 +232,8 @@ class World:
         """The call in a constructor that runs the constructor ``base``."""
         key = (function, base)
         if key not in self._inits:
-            self._inits[key] = next((call for call in calls_in(function.body) if _runs_base(call, base)), None)
+            self._inits[key] = next((call for call in calls_in(function.body) if runs_base(call, base)), None)
         return self._inits[key]
-
-
-def _runs_base(call: s.Call, base: FunctionInfo) -> bool:
-    func = call.func
-    if not isinstance(func, s.Attr) or func.attr != base.name:
-        return False
-    value = func.value
-    if isinstance(value, s.Call):
-        return isinstance(value.func, s.Name) and value.func.id == "super"
-    return isinstance(value, s.Name) and base.owner is not None and value.id == base.owner.name
-
-
-def calls_in(body: list[s.Stmt]) -> list[s.Call]:
-    """The calls in statements, those in nested blocks too."""
-    found: list[s.Call] = []
-    for statement in body:
-        for expression in expressions(statement):
-            found += [node for node in s.descend(expression) if isinstance(node, s.Call)]
-        for inner in s.blocks(statement):
-            found += calls_in(inner)
-    return found
-
-
-def imports_in(body: list[s.Stmt]) -> list[s.Import | s.ImportFrom]:
-    """The import statements, those in nested blocks too."""
-    found: list[s.Import | s.ImportFrom] = []
-    for statement in body:
-        if isinstance(statement, s.Import | s.ImportFrom):
-            found.append(statement)
-        for inner in s.blocks(statement):
-            found += imports_in(inner)
-    return found
 
 
 def _ref(value: object) -> Ref | None:
@@ -298,64 +251,3 @@ def _ref(value: object) -> Ref | None:
 def _classes(node: Node | None) -> list[ClassInfo]:
     found = {value.cls for value in (node.values if node is not None else ()) if isinstance(value, Instance)}
     return sorted(found, key=lambda cls: cls.id)
-
-
-def _body_values(body: list[s.Stmt]) -> dict[str, s.Expr]:
-    values: dict[str, s.Expr] = {}
-    for statement in body:
-        if isinstance(statement, s.Assign):
-            for target in statement.targets:
-                if isinstance(target, s.Name):
-                    values[target.id] = statement.value
-        elif isinstance(statement, s.AnnAssign) and statement.value is not None:
-            if isinstance(statement.target, s.Name):
-                values[statement.target.id] = statement.value
-        else:
-            for inner in s.blocks(statement):
-                values |= _body_values(inner)
-    return values
-
-
-def _assignments(program: Program, function: FunctionInfo) -> list[tuple[s.Expr, Assignment]]:
-    guards = program.guards(function)
-    out: list[tuple[s.Expr, Assignment]] = []
-    _collect(function, function.body, guards, out)
-    return out
-
-
-def _collect(function: FunctionInfo, body: list[s.Stmt], guards: Guards, out: list[tuple[s.Expr, Assignment]]) -> None:
-    for statement in body:
-        tests = _tests(guards.at(statement))
-        if isinstance(statement, s.Assign):
-            for target in statement.targets:
-                _targets(target, Assignment(function, statement.value, tests), out)
-        elif isinstance(statement, s.AnnAssign) and statement.value is not None:
-            made = Assignment(function, statement.value, tests, annotation=statement.annotation)
-            out.append((statement.target, made))
-        elif isinstance(statement, s.For):
-            _targets(statement.target, Assignment(function, statement.iter, tests, element=True), out)
-        elif isinstance(statement, s.With):
-            for item in statement.items:
-                if item.target is not None:
-                    _targets(item.target, Assignment(function, item.value, tests), out)
-        for inner in s.blocks(statement):
-            _collect(function, inner, guards, out)
-
-
-def _targets(target: s.Expr, assignment: Assignment, out: list[tuple[s.Expr, Assignment]]) -> None:
-    if not isinstance(target, s.Seq):
-        out.append((target, assignment))
-        return
-    for i, item in enumerate(target.items):
-        if not isinstance(item, s.Star | s.Seq):
-            part = Assignment(assignment.function, assignment.value, assignment.guards, i, len(target.items),
-                              None, assignment.element)  # fmt: skip
-            out.append((item, part))
-
-
-def _tests(chain: Chain) -> tuple[tuple[s.Expr, bool], ...]:
-    return tuple((c.test, c.holds) for c in chain if c.test is not None and c.kind in ("if", "return", "assert"))
-
-
-def _is_none(node: s.Expr) -> bool:
-    return isinstance(node, s.Const) and node.value is None
