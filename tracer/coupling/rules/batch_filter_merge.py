@@ -148,7 +148,8 @@ class BatchFilterMerge(Rule):
     def filtered_early(universe: Universe) -> list[Site]:
         """Worker functions that ask whether requests have finished and make a draft state of the rest."""
         out: list[Site] = []
-        inputs = universe.vocabulary.roles.get("draft_input", frozenset())
+        roles = universe.vocabulary.roles
+        inputs = roles.get("draft_input", frozenset()) | roles.get("draft_extend_input", frozenset())
         for function, facts in universe.facts.items():
             fn = universe.fns[function]
             if fn.side != WORKER or not fn.per_step:
