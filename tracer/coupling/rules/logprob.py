@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, sites
 from sgltrace.coupling.query import held_by, paths_of, spec_writes, step_reads
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
@@ -35,7 +35,7 @@ class Logprob(Rule):
             },
             producers=("worker:EAGLEWorker.note",),
             consumers=("scheduler:Scheduler.process",),
-            severity={"v1": "hard", "v2": "hard"},
+            severity={"v1": "soft", "v2": "soft"},
         ),
     )
     negative = (
@@ -68,7 +68,7 @@ class Logprob(Rule):
             "log-probability"
         )
         layout = "the layout of log-probabilities follows the accepted tokens: a plain result must follow it"
-        hard = {"A": (HARD, reason), "B": (HARD, reason)}
+        lost = {"A": (SOFT, reason), "B": (SOFT, reason)}
         done = (NONE, "verify stores them")
         yield Finding(
             kind=self.kind,
@@ -82,8 +82,8 @@ class Logprob(Rule):
                 "where the process has no algorithm. Lists then get out of step with the tokens."
             ),
             refactor="Store the off step's log-probabilities in the same place as those of accepted tokens.",
-            verdicts={**hard, "C": done} if plain else {"A": (SOFT, layout), "B": (SOFT, layout), "C": done},
-            by_path=dict.fromkeys(paths_of(universe, [a.function for a in own]), hard),
+            verdicts={**lost, "C": done} if plain else {"A": (SOFT, layout), "B": (SOFT, layout), "C": done},
+            by_path=dict.fromkeys(paths_of(universe, [a.function for a in own]), lost),
             condition="logprobs requested",
             fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*spec, *plain)}),
             weight=3 + bool(own),
