@@ -265,6 +265,11 @@ def import_bindings(
     return [(asname or name, target, name) for name, asname in statement.names], []
 
 
+def imports_at_a_glance(source: bytes) -> list[str]:
+    """The modules that a source's ``from`` statements at its left margin name, without parsing it."""
+    return [name.decode() for name in re.findall(rb"^from ([\w.]+) import", source, re.MULTILINE)]
+
+
 def imports_in(body: list[s.Stmt]) -> Iterator[s.Import | s.ImportFrom]:
     """The imports of a function's own statements."""
     for statement in body:

@@ -11,7 +11,7 @@ from sgltrace.index import syntax as s
 from sgltrace.index.engine import Engine
 from sgltrace.index.entities import ClassInfo, FunctionInfo, ModuleInfo
 from sgltrace.index.guards import Chain, Condition
-from sgltrace.index.modules import dotted
+from sgltrace.index.modules import dotted, imports_at_a_glance
 from sgltrace.index.program import Program
 from sgltrace.index.text import text
 from sgltrace.index.uses import Site
@@ -61,7 +61,12 @@ def modules_defining(engine: Engine, roles: Roles, keyword: str, names: tuple[st
     pattern = re.compile(rf"^{keyword} (?:{'|'.join(map(re.escape, names))})\b".encode(), re.MULTILINE)
     hinted = [name for name in (f"{engine.tree.package}.{hint}" for hint in roles.modules) if name in modules]
     for candidates in (hinted, [name for name in modules if name.startswith(f"{engine.tree.package}.srt.")]):
-        found = [name for name in candidates if pattern.search(engine.tree.read_module(name))]
+        found = []
+        for name in candidates:
+            source = engine.tree.read_module(name)
+            if pattern.search(source):
+                found.append(name)
+                engine.modules.prefetch([name, *imports_at_a_glance(source)])
         loaded = [module for module in map(engine.modules.load, found) if module is not None]
         if loaded:
             return loaded
