@@ -50,13 +50,10 @@ class DraftKv(Rule):
         """Who runs the draft model to fill KV, who drafts over it, and the pools that both models share."""
         runners = universe.vocabulary.names("draft_kv", "runners")
         forward = [c for c in calls_on(universe, runners) if universe.fn(c).side == WORKER and universe.fn(c).per_step]
-        state = universe.fields("draft_state")
         fills: list[Call] = []
         drafts: list[Call] = []
         for call in forward:
-            facts = universe.facts[call.function]
-            makes = any(a.write and a.field in state and a.how != "keyword" for a in facts.accesses)
-            (fills if makes and not call.loops else drafts).append(call)
+            (drafts if call.loops else fills).append(call)
         modes = {
             m.function
             for name in universe.vocabulary.spec.spec_modes
