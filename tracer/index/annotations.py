@@ -52,8 +52,12 @@ class Annotation:
     values: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     open: bool = False
+    outside: set[str] = field(default_factory=set)
+    """The names of the classes outside the tree that it names, without their modules."""
     is_tensor: bool = False
     """Whether it names something of torch's, which no function of the tree is."""
+    holds_objects: bool = False
+    """Whether it names a container that may hold objects of the tree."""
 
 
 def read_annotation(engine: Engine, expression: s.Expr, scope: Scope) -> Annotation:
@@ -96,6 +100,7 @@ def _read_name(engine: Engine, expression: s.Expr, scope: Scope, out: Annotation
                 out.open = True
             else:
                 out.values.append(OPAQUE)
+                out.outside.add(last)
                 out.is_tensor |= value.path.startswith("torch.")
         elif type(value) is Container:  # an alias: X = Union[A, B]
             out.open = True
@@ -120,8 +125,9 @@ def _read_subscript(engine: Engine, expression: s.Sub, scope: Scope, out: Annota
         else:
             container = Container("tuple")
             for i, part in enumerate(parts):
-                engine.annotate(container.item(i), part, scope)
+                engine.declare(container.item(i), part, scope)
             out.values.append(container)
+            out.holds_objects = True
     elif name in ("Type", "type"):
         inner = read_annotation(engine, parts[0], scope)
         for cls in inner.classes:
@@ -138,8 +144,10 @@ def _read_subscript(engine: Engine, expression: s.Sub, scope: Scope, out: Annota
 def _container(engine: Engine, kind: str, parts: list[s.Expr], scope: Scope, out: Annotation) -> None:
     container = Container(kind)
     for part in parts:
-        engine.annotate(container.element, part, scope)
-        out.open |= read_annotation(engine, part, scope).open
+        engine.declare(container.element, part, scope)
+        inner = read_annotation(engine, part, scope)
+        out.open |= inner.open
+        out.holds_objects |= bool(inner.classes or inner.outside & {"Module"} or inner.holds_objects)
     out.values.append(container)
     out.open |= not parts
 
@@ -151,15 +159,20 @@ def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
     """
     if annotation.open or not annotation.values:
         return None
-    classes = tuple(annotation.classes)
-    tensor = annotation.is_tensor
-    containers = any(type(value) is Container for value in annotation.values)
+    classes = frozenset(annotation.classes)
 
     def transform(value: Value) -> Value | None:
         if isinstance(value, Instance):
-            return value if any(cls in engine.classes.mro(value.cls) for cls in classes) else None
+            fits = not classes.isdisjoint(engine.classes.mro(value.cls)) or _is_outside(value.cls, annotation.outside)
+            return value if fits else None
         if isinstance(value, Container):
-            return value if containers else None
-        return None if tensor and isinstance(value, (Bound, FunctionRef)) else value
+            return value if annotation.holds_objects or value in annotation.values else None
+        return None if annotation.is_tensor and isinstance(value, (Bound, FunctionRef)) else value
 
     return transform
+
+
+def _is_outside(cls: ClassInfo, names: set[str]) -> bool:
+    """Whether a class inherits from one of these classes outside the tree. A parameter of torch's is a tensor."""
+    bases = {path.rpartition(".")[2] for path in cls.external_bases}
+    return not bases.isdisjoint(names) or ("Tensor" in names and any(base.endswith("Parameter") for base in bases))

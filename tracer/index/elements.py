@@ -39,6 +39,7 @@ def special_method(
 
 def iterate(engine: Engine, node: Node, target: Node, use: Use) -> None:
     """The elements of what is in ``node`` go into ``target``."""
+    use.base = node
     engine.solver.watch(node, partial(_iterate, engine, target, use))
 
 
@@ -48,7 +49,7 @@ def _iterate(engine: Engine, target: Node, use: Use, value: Value) -> None:
     elif isinstance(value, Instance):
         returned = Node()
         if special_method(engine, value, "__iter__", use, [], returned):
-            iterate(engine, returned, target, use)
+            engine.solver.watch(returned, partial(_iterate, engine, target, use))
         elif value.cls.is_record:
             for name in engine.classes.record_fields(value.cls):
                 engine.solver.link(engine.classes.read(value.cls, name), target)
@@ -64,6 +65,7 @@ def subscript(
     engine: Engine, base: Node, key: object, index: Node, use: Use, result: Node, whole: bool = False
 ) -> None:
     """``base[key]`` goes into ``result``; ``key`` is None where it is not known, ``whole`` says that it is a slice."""
+    use.base = base
     engine.solver.watch(base, partial(_subscript, engine, key, index, use, result, whole))
 
 
@@ -87,6 +89,7 @@ def _subscript(engine: Engine, key: object, index: Node, use: Use, result: Node,
 
 def store_item(engine: Engine, base: Node, key: object, index: Node, node: Node, use: Use) -> None:
     """``base[key] = node``."""
+    use.base = base
     engine.solver.watch(base, partial(_store_item, engine, key, index, node, use))
 
 
@@ -144,6 +147,7 @@ def _ask(engine: Engine, use: Use, value: Value) -> None:
 
 def on_object(engine: Engine, node: Node, name: str, args: Args, use: Use) -> None:
     """A special method of whatever object is in ``node``, for its effect alone (``in``, ``==``, ``del``)."""
+    use.base = node
     engine.solver.watch(node, partial(_on_object, engine, name, args, use))
 
 

@@ -44,6 +44,8 @@ class ExpressionReader:
         self.solver = engine.solver
         self.function = function
         self.scope = scope
+        self.statement: s.Stmt | None = None
+        """The one that is being read."""
         self.loads: dict[tuple[Node, str], tuple[Use, Node]] = {}
 
     def expression(self, expression: s.Expr) -> Node:
@@ -66,7 +68,9 @@ class ExpressionReader:
         raise NotImplementedError
 
     def use(self, place: s.Expr | s.Stmt) -> Use:
-        """A place where an object's special method is called."""
+        """A place where an object's special method is called: the statement, where an expression has no line."""
+        if self.statement is not None and not s.line_of(place):
+            place = self.statement
         return Use(self.function, place, dispatch=True)
 
     # --- names, attributes, calls ---
@@ -208,6 +212,7 @@ class ExpressionReader:
         if all(quiet):
             return EXTERNAL
         result, use, name = Node(), self.use(place), _OPERATORS[op]
+        use.base = left
         self.solver.watch(left, partial(self._operate, name, right, use, result))
         if not quiet[1]:
             self.solver.watch(right, partial(self._operate_right, f"__r{name[2:]}", left, use, result))
@@ -308,16 +313,19 @@ class ExpressionReader:
     def _generator_expression(self, expression: s.Comp) -> Node:
         """A generator expression runs as a frame of its own, as a function that its iteration calls."""
         frame = self._frame("<genexpr>", expression)
-        frame.synthetic_lines = (_line(expression) or self.function.line,) * 2
+        use = self.use(expression)
+        frame.synthetic_lines = (s.line_of(use.expressions[0]) or self.function.line,) * 2
         frame.queued = frame.signed = frame.lowered = True
         scope = Scope(self.function.module, self.scope, frame, weak=self.scope.weak)
         scope.names = dict(self.scope.names)
         scope.globals, scope.declared = self.scope.globals, self.scope.declared
         frame.scope = scope
         iterated = self.expression(expression.gens[0].iter)  # evaluated by the enclosing function
-        container = type(self)(self.engine, frame, scope)._comprehended(expression, iterated)
+        reader = type(self)(self.engine, frame, scope)
+        reader.statement = self.statement
+        container = reader._comprehended(expression, iterated)
         self.engine.reached[frame] = None
-        self.engine.edge(Use(self.function, expression), frame, "generator_expression")
+        self.engine.edge(use, frame, "generator_expression")
         return EXTERNAL if container is None else constant(container)
 
     def _comprehended(self, expression: s.Comp, iterated: Node | None = None) -> Container | None:
@@ -366,14 +374,6 @@ class ExpressionReader:
 
 def _holds_container(node: Node) -> bool:
     return any(isinstance(value, Container) for value in node.values)
-
-
-def _line(expression: s.Expr) -> int | None:
-    for part in s.descend(expression):
-        line = getattr(part, "line", None)
-        if line:
-            return int(line)
-    return None
 
 
 def key_of(index: s.Expr) -> str | int | None:

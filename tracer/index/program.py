@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
 from sgltrace.index.engine import Engine
 from sgltrace.index.entities import ClassInfo, FunctionInfo
 from sgltrace.index.guards import Guards
+from sgltrace.index.syntax import line_of
 from sgltrace.index.text import text
 from sgltrace.index.uses import Use
 from sgltrace.index.values import Value
@@ -17,6 +18,9 @@ from sgltrace.sources import SourceTree
 if TYPE_CHECKING:
     from sgltrace.index.phases import Phases
     from sgltrace.index.roles import Cast
+
+
+__all__ = ["Program", "line_of"]
 
 
 class Program:
@@ -109,12 +113,3 @@ class Program:
 
     def __iter__(self) -> Iterator[FunctionInfo]:
         return iter(self.engine.reached)
-
-
-def line_of(node: s.Expr | s.Stmt) -> int:
-    """The first line of a statement or expression that has one; 0 for one without."""
-    line = int(getattr(node, "line", 0))
-    if line or not isinstance(node, get_args(s.Expr)):
-        return line
-    lines = (getattr(part, "line", 0) for part in s.descend(cast(s.Expr, node)))
-    return next((int(line) for line in lines if line), 0)

@@ -35,7 +35,13 @@ class Reader(ExpressionReader):
 
     def block(self, body: list[s.Stmt]) -> bool:
         """Read statements; False where control does not come out at their end."""
-        return all(_STATEMENTS[type(statement)](self, statement) for statement in body)
+        return all(self._read(statement) for statement in body)
+
+    def _read(self, statement: s.Stmt) -> bool:
+        around, self.statement = self.statement, statement
+        goes_on: bool = _STATEMENTS[type(statement)](self, statement)
+        self.statement = around
+        return goes_on
 
     # --- assignments ---
 
@@ -341,7 +347,8 @@ class Reader(ExpressionReader):
                 continue
             made = Node(transform=partial(_wrapper, node))
             argument = constant(Decorated(function, node))
-            call(self.engine, Site(self.function, decorator, node, [(None, argument)], made))
+            place = decorator if s.line_of(decorator) else statement
+            call(self.engine, Site(self.function, place, node, [(None, argument)], made))
             self._add_name(statement.name, made)
 
     def _define_class(self, statement: s.Class) -> bool:
@@ -354,7 +361,8 @@ class Reader(ExpressionReader):
         for decorator in statement.decorators:
             node = self.expression(decorator)
             if not passes_on(node):
-                call(self.engine, Site(self.function, decorator, node, [(None, constant(cls.ref))], Node()))
+                place = decorator if s.line_of(decorator) else statement
+                call(self.engine, Site(self.function, place, node, [(None, constant(cls.ref))], Node()))
         Reader(self.engine, self.function, cls.scope).block(statement.body)
         return True
 

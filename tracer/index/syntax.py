@@ -10,7 +10,7 @@ Nodes are compared and hashed by identity: two equal calls at two places are two
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Union
+from typing import Union, cast, get_args
 
 import msgspec
 
@@ -560,3 +560,15 @@ def blocks(statement: Stmt) -> list[list[Stmt]]:
         case Match(cases=cases):
             return [case.body for case in cases]
     return []
+
+
+_EXPRESSIONS = get_args(Expr)
+
+
+def line_of(node: Expr | Stmt) -> int:
+    """The first line of a statement or expression that has one; 0 for one without (a name, a comparison of names)."""
+    line = int(getattr(node, "line", 0))
+    if line or not isinstance(node, _EXPRESSIONS):
+        return line
+    lines = (getattr(part, "line", 0) for part in descend(cast(Expr, node)))
+    return next((int(line) for line in lines if line), 0)

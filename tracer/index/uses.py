@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sgltrace.index import syntax as s
 from sgltrace.index.entities import FunctionInfo
-from sgltrace.index.values import Node, Value
+from sgltrace.index.values import Container, External, Node, Value
 
 Args = list[tuple[str | None, Node]]
 """Arguments of a call: the name (None for a positional one, ``*`` and ``**`` for unpacked ones) and the node."""
@@ -17,17 +17,22 @@ class Use:
     stand for equal expressions at several places (``self.x`` twice in a function).
     """
 
-    __slots__ = ("dispatch", "expressions", "function", "targets")
+    __slots__ = ("base", "dispatch", "expressions", "function", "targets")
 
     def __init__(self, function: FunctionInfo, expression: s.Expr | s.Stmt, dispatch: bool = False) -> None:
         self.function = function
         self.expressions: list[s.Expr | s.Stmt] = [expression]
         self.dispatch = dispatch
         self.targets: set[FunctionInfo] = set()
+        self.base: Node | None = None
+        """The object, where it may as well be none of the tree's (``x[0]`` of a list, a tensor or our own)."""
 
     def is_virtual(self, callee: FunctionInfo) -> bool:
-        """Whether lookup finds several methods of the callee's name here, according to the object."""
-        return self.dispatch and sum(target.name == callee.name for target in self.targets) > 1
+        """Whether it depends on the object which method of the callee's name runs here, or whether any does."""
+        if not self.dispatch:
+            return False
+        outside = self.base is not None and any(isinstance(v, (External, Container)) for v in self.base.values)
+        return outside or sum(target.name == callee.name for target in self.targets) > 1
 
 
 class Site(Use):
