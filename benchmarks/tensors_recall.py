@@ -27,13 +27,16 @@ from sgltrace.model import Tensor
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import open_source
 
-# What the reference calls our symbols. Its H is the draft's width or the target's, by where the tensor comes from.
+# What the reference calls our symbols. Its H is the draft's width or the target's, by where the tensor comes from. The
+# rows that only the values tell (accepted tokens) are ours as ``some(most)``; U is a batch where nothing has finished.
 SYMBOLS = {
     "B": ["bs"], "T": ["topk"], "K": ["num_steps"], "D": ["num_draft_tokens"], "P": ["page_size"],
     "H": ["draft_hidden_size", "hidden_size"], "H_t": ["hidden_size", "draft_hidden_size"],
     "c_i": ["kv_committed_len"], "a_i": ["kv_allocated_len"], "V": ["vocab_size"],
-    "V_draft": ["draft_vocab_size", "vocab_size"], "max_bs": ["max_bs"],
+    "V_draft": ["draft_vocab_size", "vocab_size"], "max_bs": ["max_bs"], "U": ["bs"],
 }  # fmt: skip
+WORDS = {"sum(n)": "seq_lens_sum", "sum_i n_i": "seq_lens_sum", "sum_i A_i": "accepted",
+         "sum over U of A_i": "accepted"}  # fmt: skip
 _FORMULA = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
@@ -109,8 +112,10 @@ def equal(tensor: Tensor, shape: str) -> bool:
     """Whether the derived shape is the row's."""
     if tensor.shape is None:
         return False
-    shape = shape.replace("sum(n)", "seq_lens_sum")
-    return any(_same(own.removeprefix("slice"), shape) for own in tensor.shape.split(" or "))
+    for theirs, ours in WORDS.items():
+        shape = shape.replace(theirs, ours)
+    derived = tensor.shape.replace("some(bs*(num_steps + 1))", "accepted")
+    return any(_same(own.removeprefix("slice"), shape) for own in derived.split(" or "))
 
 
 def _same(own: str, shape: str) -> bool:

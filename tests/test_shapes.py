@@ -191,6 +191,19 @@ STATEMENTS: dict[str, tuple[str, str | None]] = {
         "x = b.seq_lens\nwhile flag:\n    x = x + 1",
         "(bs,)",
     ),
+    "a method of one of several objects": (
+        "y = Draft(b.seq_lens) if flag else Draft(torch.empty(0))\ny.hand_on(b)\nx = b.out_cache_loc",
+        "(bs,)",
+    ),
+    "a part of a list is a list": (
+        "y = list(torch.ones(bs * width, topk).shape)[:-1]\ny[-1] += 1\nx = torch.empty(y)",
+        "(bs*num_draft_tokens + 1,)",
+    ),
+    "a test holds only where it decides": (
+        "y = b.seq_lens if flag else None\nz = y.shape if y is not None else bs\n"
+        "x = torch.ones(bs) if y is None else torch.ones(topk)",
+        "(bs,) or (topk,)",
+    ),
     "a walrus": (
         "if (y := b.seq_lens) is not None:\n    x = y.unsqueeze(0)",
         "(1, bs)",
@@ -199,6 +212,13 @@ STATEMENTS: dict[str, tuple[str, str | None]] = {
 FUNCTIONS = """
 @triton.jit
 def kernel(out, src): pass
+
+@dataclass
+class Draft:
+    verified_id: torch.Tensor = None
+
+    def hand_on(self, b: ScheduleBatch):
+        b.out_cache_loc = self.verified_id
 
 def wide(x, n: int):
     return torch.empty((len(x) * n,))

@@ -91,8 +91,7 @@ def call_ref(
     """Call a value."""
     match func:
         case Either(values=values):
-            results = [call_ref(m, frame, value, args, kwargs, line, node) for value in values if value != NONE]
-            return join_all(results) if results else Unknown("a call of None")
+            return _any_of(m, frame, [value for value in values if value != NONE], args, kwargs, line, node)
         case Ref(kind="function"):
             return call_function(m, frame, func, args, kwargs, line)
         case Ref(kind="class"):
@@ -114,9 +113,30 @@ def call_ref(
     if node is not None:
         targets = m.world.targets(frame.function, node)
         if 0 < len(targets) <= FEW_TARGETS:
-            refs = [m.function_ref(target, m.receiver_for(target)) for target in targets]
-            return join_all([call_function(m, frame, ref, args, kwargs, line) for ref in refs])
+            refs: list[Value] = [m.function_ref(target, m.receiver_for(target)) for target in targets]
+            return _any_of(m, frame, refs, args, kwargs, line, node)
     return func if isinstance(func, Unknown) else Unknown("a call of something that is not followed")
+
+
+def _any_of(
+    m: Machine,
+    frame: Frame,
+    callees: list[Value],
+    args: list[Value],
+    kwargs: dict[str, Value],
+    line: int,
+    node: s.Call | None,
+) -> Value:
+    """Call one of several: what they leave behind are branches."""
+    if not callees:
+        return Unknown("a call of None")
+    results, ends = [], []
+    for callee in callees:
+        mark = m.store.mark()
+        results.append(call_ref(m, frame, callee, args, kwargs, line, node))
+        ends.append((m.store.undo(mark), None))
+    m.store.merge(ends)
+    return join_all(results)
 
 
 def method(

@@ -243,6 +243,8 @@ def _replace(base: Atom, values: Mapping[str, Dim]) -> Dim:
             return args[0] % args[1]
         case "**":
             return args[0] ** args[1]
+        case "some":
+            return some_of(args[0])
     return atom(Op(base.name, args))
 
 

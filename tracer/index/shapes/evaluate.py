@@ -12,7 +12,7 @@ from sgltrace.index.shapes.joins import join, join_all
 from sgltrace.index.shapes.operators import binary
 from sgltrace.index.shapes.reductions import elementwise
 from sgltrace.index.shapes.tests import compare, truth
-from sgltrace.index.shapes.torchcall import TorchCall, elements
+from sgltrace.index.shapes.torchcall import TorchCall, elements, segments
 from sgltrace.index.shapes.values import (
     FALSE,
     NONE,
@@ -109,7 +109,11 @@ def index_into(m: Machine, frame: Frame, base: Value, index: Value, line: int) -
             return calls.method(m, frame, base, "__getitem__", [index], {}, line) or Unknown(
                 f"a subscript of {base.name or base}"
             )
-    return element_of(m.view(base), index)
+    found = element_of(m.view(base), index)
+    if isinstance(base, Obj) and isinstance(index, Span):  # a list of its own
+        runs = segments(found)
+        return m.new_list(runs) if runs is not None else found
+    return found
 
 
 def _entry(m: Machine, frame: Frame, base: Obj, index: Value, line: int) -> Value:
