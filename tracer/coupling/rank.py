@@ -7,6 +7,9 @@ import re
 from sgltrace.coupling.point import Finding
 from sgltrace.model import CouplingPoint
 
+RELATED = 4
+"""The most points that are named as related to one."""
+
 _SEVERITY = {"hard": 3, "soft": 2, "none": 1, None: 0}
 
 
@@ -33,4 +36,17 @@ def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
         name = f"{point.kind.replace('_', '-')}-{words}"
         taken[name] = taken.get(name, 0) + 1
         point.id = name if taken[name] == 1 else f"{name}-{taken[name]}"
+    _relate(points)
     return points
+
+
+def _relate(points: list[CouplingPoint]) -> None:
+    """Name beside each point those that its value also crosses: by shared fields, then by shared functions."""
+    sides = {p.id: {place.function for place in (*p.producers, *p.consumers)} for p in points}
+    for point in points:
+        near = [
+            (-len(shared), -len(sides[point.id] & sides[other.id]), other.rank, other.id)
+            for other in points
+            if other is not point and (shared := set(point.fields) & set(other.fields))
+        ]
+        point.related = [id for _, _, _, id in sorted(near)[:RELATED]]

@@ -11,6 +11,7 @@ from sgltrace.coupling.facts import Access, Branch, Call, Facts, Item, Mention, 
 from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index import syntax as s
+from sgltrace.index.vocabulary import roles
 
 WORKER = "worker"
 """Runs only because a speculative worker runs: drafting, verifying, extending the draft."""
@@ -264,8 +265,8 @@ class Universe:
         return known
 
     def component(self, fn: Fn) -> str:
-        """The part of the engine that a function belongs to."""
-        return fn.side
+        """The part of the engine that a function belongs to, as the report names it."""
+        return roles().component(fn.module, fn.cls)
 
     def leaves(self, fn: Fn, line: int) -> str | None:
         """The regime whose side leaves the function at a line, where a condition there does so."""
