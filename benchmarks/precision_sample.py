@@ -9,17 +9,21 @@ place for the verdict, as it is kept in ``precision_v2_0.5.9.json``.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import random
 from pathlib import Path
 
 
 def drawn(index: dict, path: str, count: int, seed: int) -> list[dict]:
-    """The edges, in the order in which the index has them."""
+    """The edges. An edge's place in the draw depends on itself alone, so that most of a draw outlives a change."""
     steps = {f["id"]: f for f in index["functions"] if path in f["paths"] and "every step" in f["phase"]}
     edges = [e for e in index["calls"] if not e["virtual"] and e["caller"] in steps]
-    chosen = sorted(random.Random(seed).sample(range(len(edges)), min(count, len(edges))))
-    return [{**edges[i], "file": steps[edges[i]["caller"]]["file"]} for i in chosen]
+
+    def place(edge: dict) -> str:
+        return hashlib.sha256(f"{seed} {edge['caller']} {edge['callee']} {edge['kind']}".encode()).hexdigest()
+
+    chosen = sorted(sorted(edges, key=place)[:count], key=lambda e: (e["caller"], e["callee"], e["kind"]))
+    return [{**edge, "file": steps[edge["caller"]]["file"]} for edge in chosen]
 
 
 def main() -> None:

@@ -191,7 +191,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
             worker = Worker()
             worker.step()
         """,
-        ["main -> V1 constructor", "main -> V2 constructor", "main -> V1.step ~attr_method"],
+        ["main -> V1 ~constructor", "main -> V2 ~constructor", "main -> V1.step ~attr_method"],
         [],
     ),
     "context managers": (
@@ -237,11 +237,11 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
             Factory().make(name)
         """,
         [
-            "main -> Cpu constructor",
-            "main -> Cuda constructor",
+            "main -> Cpu ~constructor",
+            "main -> Cuda ~constructor",
             "main -> Cuda.run ~attr_method",
-            "Factory.make -> Factory.make_a dict_dispatch",
-            "Factory.make -> Factory.make_b dict_dispatch",
+            "Factory.make -> Factory.make_a ~dict_dispatch",
+            "Factory.make -> Factory.make_b ~dict_dispatch",
         ],
         [],
     ),
@@ -274,7 +274,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
             BACKENDS[name](X())
             make_b(None)
         """,
-        ["main -> make_a dict_dispatch", "main -> make_b direct", "make_a -> X.go attr_method"],
+        ["main -> make_a ~dict_dispatch", "main -> make_b direct", "make_a -> X.go attr_method"],
         ["main -> make_a direct"],
     ),
     "callbacks, passed and stored": (
@@ -338,7 +338,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
             else: impl = b
             impl()
         """,
-        ["main -> f direct", "main -> a function_variable", "main -> b function_variable"],
+        ["main -> f direct", "main -> a ~function_variable", "main -> b ~function_variable"],
         [],
     ),
     "a variable holds what was assigned last": (

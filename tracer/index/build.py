@@ -12,11 +12,12 @@ from sgltrace.index import syntax as s
 from sgltrace.index.collection import no_collection
 from sgltrace.index.depth import deep_recursion
 from sgltrace.index.engine import Engine
-from sgltrace.index.entities import FunctionInfo
+from sgltrace.index.entities import FunctionInfo, ModuleInfo
 from sgltrace.index.facts import Facts
 from sgltrace.index.phases import Phases
 from sgltrace.index.program import Program, line_of
 from sgltrace.index.roles import find_cast, find_processes
+from sgltrace.index.settle import assume_made
 from sgltrace.index.text import text
 from sgltrace.index.uses import Site
 from sgltrace.index.vocabulary import roles
@@ -54,8 +55,7 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
         for function in processes:
             engine.entry(function)
         engine.run()
-        for name in _also(tree):
-            engine.modules.load(name)
+        _assume_arguments(engine, list(filter(None, map(engine.modules.load, _also(tree)))))
         if options.whole:
             _reach_all(engine, [name for name in tree.modules if _below(name, options.whole)])
         program = Program(engine)
@@ -83,6 +83,15 @@ def _notes(program: Program) -> list[str]:
 
 def _below(module: str, prefixes: tuple[str, ...]) -> bool:
     return any(f"{module}.".startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _assume_arguments(engine: Engine, modules: list[ModuleInfo]) -> None:
+    """The objects of these modules' classes that a process is given were made before it started."""
+    for module in modules:
+        for cls in module.classes.values():
+            if cls in engine.declared and not cls.instantiated:
+                assume_made(engine, cls)
+    engine.run()
 
 
 def _reach_all(engine: Engine, names: list[str]) -> None:
@@ -154,7 +163,7 @@ def _calls(program: Program) -> list[CallEdge]:
         key = (caller.id, callee.id, kind)
         guards = program.guards(caller)
         for use in uses:
-            fixed[key] |= not use.is_virtual(callee) and (kind != "decorated" or len(use.targets) == 1)
+            fixed[key] |= not use.is_virtual(callee)
             for expression in use.expressions:
                 line = line_of(expression)
                 merged[key].setdefault(line, CallSite(line, [c.guard for c in guards.at(expression)]))

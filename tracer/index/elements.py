@@ -81,6 +81,9 @@ def _subscript(engine: Engine, key: object, index: Node, use: Use, result: Node,
             solver.link(value.whole, result)
     elif isinstance(value, Instance):
         special_method(engine, value, "__getitem__", use, [(None, index)], result)
+    elif isinstance(value, ClassRef) and value.cls.is_enum:
+        engine.classes.instantiate(value.cls)
+        solver.add(result, value.cls.instance)  # Mode["DECODE"]
     elif isinstance(value, (FunctionRef, Bound, ClassRef)):
         solver.add(result, value)  # kernel[grid], Generic[T]
     elif isinstance(value, (External, Text)):

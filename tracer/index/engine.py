@@ -44,6 +44,8 @@ class Engine:
         """Attributes that were not there when they were asked for."""
         self.declared: dict[ClassInfo, list[Node]] = {}
         """What is annotated as a class of which no object was made yet."""
+        self.assumed: list[FunctionInfo] = []
+        """Constructors of classes whose objects come from elsewhere (another process)."""
         self.unread: list[FunctionInfo] = []
         """Functions that nest too deeply."""
         self._queue: deque[FunctionInfo] = deque()

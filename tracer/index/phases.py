@@ -62,7 +62,8 @@ class _Calls:
             if kind != "decorated":  # the caller of a decorated function has an edge of its own
                 self.out[caller].append((callee, kind, uses))
         self.constructed = program.engine.constructed
-        self.imports = [module.body for module in program.engine.modules.loaded.values()]
+        self.at_start = [module.body for module in program.engine.modules.loaded.values()] + program.engine.assumed
+        """What runs when a process starts, besides what its function calls: modules' own code, and arguments made."""
         self.classes = program.engine.classes
 
 
@@ -166,7 +167,7 @@ def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
 
 def _phases(view: _View, roles: Roles, cast: Cast) -> dict[str, frozenset[FunctionInfo]]:
     loops = frozenset(cast.event_loops)
-    begin = [*cast.processes, *view.calls.imports]
+    begin = [*cast.processes, *view.calls.at_start]
     everything = view.reach(begin, frozenset())
     capture = frozenset(f for f in everything if _captures(f, roles))
     admission = frozenset(f for f in everything if _admits(f, roles, view, cast))

@@ -62,13 +62,22 @@ def _unmade(engine: Engine) -> bool:
     """An object of a class that nobody is seen to make: its fields are what its ``__init__`` would write."""
     moved = False
     for result, cls in engine.misses:
-        if not (result.values or cls.instantiated or cls.assumed):
-            cls.assumed = moved = True
-            for name in ("__init__", "__post_init__"):
-                for function in engine.classes.methods(cls, name):
-                    engine.reach(function)
-                    bind_arguments(engine, function, cls.instance, [])
+        if not (result.values or cls.instantiated):
+            moved |= assume_made(engine, cls)
     return moved
+
+
+def assume_made(engine: Engine, cls: ClassInfo) -> bool:
+    """Take it that objects of a class come from where nobody sees them made; whether that is new."""
+    if cls.assumed:
+        return False
+    cls.assumed = True
+    for name in ("__init__", "__post_init__"):
+        for function in engine.classes.methods(cls, name):
+            engine.reach(function)
+            engine.assumed.append(function)
+            bind_arguments(engine, function, cls.instance, [])
+    return True
 
 
 def _undeclared(engine: Engine) -> bool:

@@ -48,3 +48,15 @@ class Site(Use):
         self.args = args
         self.result = result
         self.bound: set[tuple[FunctionInfo | None, Value | None]] = set()
+        """What the call was found to be of: a function with its receiver, or (without a function) a class."""
+
+    def is_virtual(self, callee: FunctionInfo) -> bool:
+        """As of any use; so is a call of whatever stands in a variable or a table, where that is several things."""
+        called = {
+            function.id if function is not None else value for function, value in self.bound if not _wraps(function)
+        }
+        return len(called) > 1 or super().is_virtual(callee)
+
+
+def _wraps(function: FunctionInfo | None) -> bool:
+    return function is not None and function.is_wrapper
