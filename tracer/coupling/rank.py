@@ -42,11 +42,12 @@ def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
 
 def _relate(points: list[CouplingPoint]) -> None:
     """Name beside each point those that its value also crosses: by shared fields, then by shared functions."""
+    fields = {p.id: {name.rpartition(".")[2] for name in p.fields} for p in points}
     sides = {p.id: {place.function for place in (*p.producers, *p.consumers)} for p in points}
     for point in points:
         near = [
             (-len(shared), -len(sides[point.id] & sides[other.id]), other.rank, other.id)
             for other in points
-            if other is not point and (shared := set(point.fields) & set(other.fields))
+            if other is not point and (shared := fields[point.id] & fields[other.id])
         ]
         point.related = [id for _, _, _, id in sorted(near)[:RELATED]]

@@ -245,6 +245,11 @@ class Universe:
             score += 3
         return score
 
+    def field_name(self, access: Access) -> str:
+        """``Class.field`` of an access; the name of what holds the field where its class is not known."""
+        own = self.fns[access.function].cls if access.owner == "self" else None
+        return f"{access.cls or own or access.owner}.{access.field}"
+
     def is_args(self, fn: Fn) -> bool:
         """Whether a function works on the server's arguments when it starts: a method, or a helper that takes them."""
         known = self._args.get(fn.id)

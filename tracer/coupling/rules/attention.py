@@ -107,7 +107,7 @@ class Attention(Rule):
             ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify carries its own input")},
             formula="draft decode: KV indices from the draft state, lengths + step + 1",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in carried}),
+            fields=sorted({universe.field_name(a) for a in carried}),
             weight=8,
         )
 

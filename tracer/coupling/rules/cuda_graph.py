@@ -137,7 +137,7 @@ class CudaGraph(Rule):
             },
             formula="graph inputs: bs * num_draft_tokens; key: bs; logits rows: bs * num_draft_tokens",
             condition="CUDA graph enabled",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in bound}),
+            fields=sorted({universe.field_name(a) for a in bound}),
             weight=9,
         )
 
@@ -205,7 +205,7 @@ class CudaGraph(Rule):
                 refactor="Ask for the captured mode in off steps, or keep graphs by mode.",
                 verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify asks for the captured mode")},
                 condition="CUDA graph enabled",
-                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in changed}),
+                fields=sorted({universe.field_name(a) for a in changed}),
                 weight=3,
             )
             return
@@ -242,7 +242,7 @@ class CudaGraph(Rule):
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="draft: bs * topk; draft-extend: bs * num_draft_tokens (or num_steps + 1)",
             condition="CUDA graph enabled",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in bound}),
+            fields=sorted({universe.field_name(a) for a in bound}),
             weight=3,
         )
 

@@ -87,7 +87,7 @@ class DraftState(Rule):
                 "C": (HARD, "as long as the draft's extend is skipped: " + reason),
             },
             formula="topk_p, topk_index: (bs, topk); hidden_states: (bs, draft hidden size)",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            fields=sorted({universe.field_name(a) for a in writes}),
             weight=9,
         )
 
@@ -112,7 +112,7 @@ class DraftState(Rule):
             refactor="Set it to the off step's sampled token, one for each request.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes it")},
             formula="(bs,) integers",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            fields=sorted({universe.field_name(a) for a in writes}),
             weight=7,
         )
 
@@ -138,7 +138,7 @@ class DraftState(Rule):
             ),
             refactor="Build them for one accepted token for each request.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes them")},
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            fields=sorted({universe.field_name(a) for a in writes}),
             weight=4,
         )
 

@@ -83,7 +83,7 @@ class HiddenCapture(Rule):
             ),
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
             formula="hidden states: (tokens, hidden size), three times as wide with auxiliary layers",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in writes}),
+            fields=sorted({universe.field_name(a) for a in writes}),
             weight=4,
         )
         yield from self._returned(universe)
@@ -112,7 +112,7 @@ class HiddenCapture(Rule):
                 refactor="None needed; the cost stays.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the capture stays on and does no harm")),
                 condition="EAGLE-3 with auxiliary hidden states",
-                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in aux}),
+                fields=sorted({universe.field_name(a) for a in aux}),
             )
 
     def _returned(self, universe: Universe) -> Iterator[Finding]:

@@ -85,6 +85,6 @@ class InputIds(Rule):
                 "C": (NONE, "verify builds its input from the draft state"),
             },
             formula="plain: input_ids = output_ids (bs,); speculative: one token for each request on the draft state",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*spec, *shared)}),
+            fields=sorted({universe.field_name(a) for a in (*spec, *shared)}),
             weight=7,
         )

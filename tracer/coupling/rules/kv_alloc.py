@@ -134,7 +134,7 @@ class KvAlloc(Rule):
                 ),
                 verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify writes them itself")},
                 formula="plain: one slot for each request; speculative: not set here",
-                fields=[f"{a.owner}.{a.field}" for a in plain],
+                fields=[universe.field_name(a) for a in plain],
                 weight=9,
             )
 

@@ -85,6 +85,6 @@ class Logprob(Rule):
             verdicts={**lost, "C": done} if plain else {"A": (SOFT, layout), "B": (SOFT, layout), "C": done},
             by_path=dict.fromkeys(paths_of(universe, [a.function for a in own]), lost),
             condition="logprobs requested",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*spec, *plain)}),
+            fields=sorted({universe.field_name(a) for a in (*spec, *plain)}),
             weight=3 + bool(own),
         )

@@ -154,7 +154,7 @@ class MambaState(Rule):
                 "with an algorithm, 2 without"
             ),
             condition="hybrid linear / mamba models",
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*start, *spec)}),
+            fields=sorted({universe.field_name(a) for a in (*start, *spec)}),
             weight=4,
         )
 

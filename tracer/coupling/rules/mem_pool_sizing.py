@@ -95,7 +95,7 @@ class MemPoolSizing(Rule):
                 refactor="None.",
                 verdicts=dict.fromkeys("ABC", (NONE, "sized for the wider of the two steps")),
                 formula="; ".join(sorted({show(a.value) for a in wide if a.value is not None})[:3]),
-                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in wide}),
+                fields=sorted({universe.field_name(a) for a in wide}),
             )
 
     def _pools(self, universe: Universe, sizing: dict[str, Fn]) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ class MemPoolSizing(Rule):
             why="What a token costs, and how many fit, counts the draft's layers and the states of its tokens.",
             refactor="None.",
             verdicts=dict.fromkeys("ABC", (NONE, "smaller than it could be in off steps, never too small")),
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in chosen}),
+            fields=sorted({universe.field_name(a) for a in chosen}),
         )
 
     def _reserve(self, universe: Universe) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ class MemPoolSizing(Rule):
             ),
             refactor="None.",
             verdicts=dict.fromkeys("ABC", (NONE, reason)),
-            fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in (*writes, *kept)}),
+            fields=sorted({universe.field_name(a) for a in (*writes, *kept)}),
         )
 
 

@@ -93,7 +93,7 @@ class Metrics(Rule):
                 refactor="Guard the division, and count on and off steps apart.",
                 verdicts=dict.fromkeys("ABC", (SOFT, reason)),
                 formula="accept length = accepted tokens / speculative steps",
-                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in counts}),
+                fields=sorted({universe.field_name(a) for a in counts}),
                 weight=3,
             )
         requests = [

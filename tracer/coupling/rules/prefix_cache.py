@@ -84,7 +84,7 @@ class PrefixCache(Rule):
                 verdicts=dict.fromkeys(
                     "ABC", (NONE, "keys and lengths are the process's, and stay right in off steps")
                 ),
-                fields=sorted({f"{a.cls or a.owner}.{a.field}" for a in made}),
+                fields=sorted({universe.field_name(a) for a in made}),
             )
         lengths = universe.fields("kv_bookkeeping", "lengths")
         popped = {

@@ -66,7 +66,7 @@ class SeqLens(Rule):
         advanced = [a for a in plain if universe.fn(a).per_step]
         if advanced and spec:
             consumers = self._readers(universe, fields)
-            yield self._meaning(advanced, spec, sites(consumers, reads_of, 3) + sites(advanced, writes_of, 2))
+            yield self._meaning(universe, advanced, spec, sites(consumers, reads_of, 3) + sites(advanced, writes_of, 2))
         mirrors = universe.fields("seq_lens", "mirrors")
         kept = held_by(universe, plain_writes(universe, mirrors), BATCHES)
         synced = [a for a in held_by(universe, spec_writes(universe, mirrors), BATCHES) if not is_copy(a)]
@@ -82,7 +82,7 @@ class SeqLens(Rule):
             a for a in reads if universe.fn(a).side == SCHEDULER and universe.role(a.cls) == "scheduler_batch"
         ]
 
-    def _meaning(self, plain: list[Access], spec: list[Access], consumers: list[Site]) -> Finding:
+    def _meaning(self, universe: Universe, plain: list[Access], spec: list[Access], consumers: list[Site]) -> Finding:
         reason = (
             "the length that reaches the target does not count the token that is fed in: positions and "
             "KV are off by one"
@@ -105,7 +105,7 @@ class SeqLens(Rule):
             ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify counts its own tokens")},
             formula="speculative: seq_lens = committed n; plain forward: seq_lens = n + 1, position = seq_lens - 1",
-            fields=[f"{a.cls or a.owner}.{a.field}" for a in (*plain, *spec)],
+            fields=[universe.field_name(a) for a in (*plain, *spec)],
             weight=9,
         )
 
