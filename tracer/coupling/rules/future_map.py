@@ -98,7 +98,7 @@ class FutureMap(Rule):
             verdicts={"A": (HARD, reason), "B": (HARD, width), "C": (NONE, "verify returns a draft state")},
             formula="buffer rows: future_buffer_len or request-pool size, one row for each request",
             fields=[f"FutureMap.{f}" for f in sorted(fields)],
-            only=("v2",) if len(universe.paths) > 1 or "v2" in universe.paths else ("v1",),
+            only=("v2",),
             weight=8,
         )
 
