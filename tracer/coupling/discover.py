@@ -25,18 +25,21 @@ def predicates_of(functions: Iterable[Fn], classes: Mapping[str, s.Class], vocab
         if fn.cls is not None:
             by_class[fn.cls].append(fn)
     for cls in sorted(words.algorithm_enums):
-        _add_enum(found.algorithm, by_class.get(cls, []), classes.get(cls), words.plain_members, False, PROCESS)
+        found.algorithm |= _of_enum(
+            by_class.get(cls, []), classes.get(cls), words.plain_members, False, words.path_members
+        )
     for cls in sorted(words.mode_enums):
-        _add_enum(found.mode, by_class.get(cls, []), classes.get(cls), words.spec_modes, True, BATCH)
+        found.mode |= _of_enum(by_class.get(cls, []), classes.get(cls), words.spec_modes, True, None)
     found.algorithm_fields = set(words.algorithm_fields)
     return found
 
 
-def _add_enum(
-    table: dict[str, Reading], methods: list[Fn], cls: s.Class | None, listed: frozenset[str], spec: bool, scope: str
-) -> None:
+def _of_enum(
+    methods: list[Fn], cls: s.Class | None, listed: frozenset[str], spec: bool, own: frozenset[str] | None
+) -> dict[str, Reading]:
+    """The predicates of an enum; ``listed`` are its members of speculation, or (where ``spec`` is false) the others."""
     if cls is None:
-        return
+        return {}
     members = {
         target.id
         for statement in cls.body
@@ -48,7 +51,7 @@ def _add_enum(
     if not members:
         members = _registered(cls.name, bodies) | listed
     belongs = {m for m in members if (m in listed) == spec}
-    table.update(enum_predicates(sorted(members), bodies, belongs, scope))
+    return enum_predicates(sorted(members), bodies, belongs, own)
 
 
 def _registered(cls: str, bodies: Mapping[str, list[s.Stmt]]) -> set[str]:
@@ -138,9 +141,14 @@ def _holds(node: s.Expr, member: str, methods: Mapping[str, s.Expr], depth: int)
 
 
 def enum_predicates(
-    members: list[str], bodies: Mapping[str, list[s.Stmt]], spec: set[str], scope: str
+    members: list[str], bodies: Mapping[str, list[s.Stmt]], spec: set[str], own: frozenset[str] | None
 ) -> dict[str, Reading]:
-    """The methods of an enum that tell the members in ``spec`` from the others."""
+    """The methods of an enum that tell the members in ``spec`` from the others.
+
+    ``own`` are the members of the servers whose paths are followed: where a predicate holds for these, a server for
+    which it does not hold is a plain one. Without it the enum tells batches apart, and a batch may be of any member.
+    """
+    scope = BATCH if own is None else PROCESS
     returns = {name: value for name, body in bodies.items() if (value := _returned(body)) is not None}
     plain = [m for m in members if m not in spec]
     found = {}
@@ -150,8 +158,8 @@ def enum_predicates(
             continue
         true = {m for m, v in holds.items() if v}
         if true and true <= spec:
-            found[name] = Reading(SPEC, PLAIN if true == spec and scope == PROCESS else None, scope, (name,))
-        elif true and true == set(plain) and scope == PROCESS:
+            found[name] = Reading(SPEC, PLAIN if own is not None and own <= true else None, scope, (name,))
+        elif true and true == set(plain) and own is not None:
             found[name] = Reading(PLAIN, SPEC, scope, (name,))
     return found
 

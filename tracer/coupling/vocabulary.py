@@ -21,6 +21,7 @@ class SpecVocabulary:
 
     algorithm_enums: frozenset[str]
     plain_members: frozenset[str]
+    path_members: frozenset[str]
     algorithm_fields: frozenset[str]
     config: re.Pattern[str]
     info_fields: frozenset[str]

@@ -90,7 +90,10 @@ class DpAttention(Rule):
             if fn.side == SCHEDULER
             and fn.per_step
             and fn.id in universe.facts
-            and any(c.name in sync for c in universe.facts[fn.id].calls)
+            and (
+                any(c.name in sync for c in universe.facts[fn.id].calls)
+                or any(a.write and a.field in names and a.how == "assign" for a in universe.facts[fn.id].accesses)
+            )
         ]
         reads = list(step_reads(universe, names, (TARGET, WORKER, SCHEDULER)))
         if not (gathers or makers) or not coefficients:
@@ -107,6 +110,7 @@ class DpAttention(Rule):
             writes_of,
             5,
         )
+        consumers += [of(fn, "scales the ranks' counts", 6) for fn in scaling]
         graph = {fn.id for fn in universe.of_class("cuda_graph")}
         consumers += sites([a for a in reads if a.function in graph], reads_of, 6)
         consumers += [of(fn, "scales the counts by the stage's width", 5) for fn in scaling]
