@@ -8,6 +8,7 @@ from sgltrace.coupling.point import HARD, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, decides, paths_of, step_reads, targets
 from sgltrace.coupling.regime import SPEC
 from sgltrace.coupling.rule import Example, Rule
+from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
@@ -110,10 +111,10 @@ class DpAttention(Rule):
             writes_of,
             5,
         )
-        consumers += [of(fn, "scales the ranks' counts", 6) for fn in scaling]
-        graph = {fn.id for fn in universe.of_class("cuda_graph")}
+        graphs = Graphs(universe)
+        graph = {fn.id for fn in (*graphs.target, *graphs.draft) if not graphs.captures(fn)}
         consumers += sites([a for a in reads if a.function in graph], reads_of, 6)
-        consumers += [of(fn, "scales the counts by the stage's width", 5) for fn in scaling]
+        consumers += [of(fn, "scales the counts by the stage's width", 6) for fn in scaling]
         reason = "what ranks exchange carries no flag: ranks that decide differently gather different sizes, and hang"
         yield Finding(
             kind=self.kind,
