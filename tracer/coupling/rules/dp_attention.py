@@ -163,7 +163,7 @@ class DpAttention(Rule):
             and fn.per_step
             and universe.role(fn.cls) in ("scheduler", "scheduler_batch", None)
             and fn.id in universe.facts
-            and any(m.name == "IDLE" for found in universe.facts[fn.id].mentions for m in [found])
+            and any(m.name == "IDLE" for m in universe.facts[fn.id].mentions)
         ]
         modes = [
             a

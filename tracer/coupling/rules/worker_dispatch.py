@@ -115,7 +115,6 @@ class WorkerDispatch(Rule):
 
     def _handed(self, universe: Universe) -> Iterator[Finding]:
         """A conditional in the scheduler that hands either batch class to the worker."""
-        roles = ("scheduler_batch", "worker_batch")
         for branch in universe.branches:
             fn = universe.fn(branch)
             if fn.side != SCHEDULER or not fn.per_step or branch.reading.scope != "process":
@@ -159,7 +158,6 @@ class WorkerDispatch(Rule):
                 weight=4,
             )
             return
-        del roles
 
     def _tail(self, universe: Universe) -> Iterator[Finding]:
         """What the target worker does after the forward pass unless it is told that it verifies."""
