@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
+from sgltrace.coupling.facts import Access, Stride
+from sgltrace.coupling.point import HARD, NONE, Finding, site, sites
 from sgltrace.coupling.query import comes_from, held_by, is_copy, is_reset, paths_of, spec_writes
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.strides import line_of_stride, on_result, set_at_start, wide_values
@@ -120,79 +120,68 @@ class ResultFormat(Rule):
         )
 
     def _strided(self, universe: Universe) -> Iterator[Finding]:
-        """``ids[i * stride : ...]`` in the scheduler, with the stride from another object than the one indexed."""
+        """``ids[i * stride : ...]`` in the scheduler: whose stride it is, and who lays the tokens out by it."""
+        by_owner: dict[bool, list[tuple[Stride, s.Expr]]] = {}
+        for stride, source in self._cuts(universe):
+            carried = on_result(universe, source, universe.facts[stride.function].local)
+            by_owner.setdefault(carried, []).append((stride, source))
+        for carried, cuts in sorted(by_owner.items()):
+            yield self._stride(universe, carried, cuts)
+
+    @staticmethod
+    def _cuts(universe: Universe) -> Iterator[tuple[Stride, s.Expr]]:
+        """Where step code outside of the workers cuts a result's tokens by a width, with the width."""
         tokens = universe.fields("result", "tokens")
-        for stride in sorted(universe.strides, key=lambda x: (x.function, x.line)):
-            fn = universe.fn(stride)
-            if (
-                fn.side not in (SCHEDULER, WORKER)
-                or not fn.per_step
-                or universe.role(fn.cls) in ("spec_worker", "draft_worker")
-            ):
+        for stride in sorted(universe.strides, key=lambda x: (universe.fn(x).file, x.line)):
+            fn, facts = universe.fn(stride), universe.facts[stride.function]
+            own = universe.role(fn.cls) in ("spec_worker", "draft_worker")
+            if own or fn.side not in (SCHEDULER, WORKER) or not fn.per_step:
                 continue
-            local = universe.facts[fn.id].local
-            if not comes_from(stride.base, tokens, local) or not mentions_width(
-                universe, stride.stride, universe.facts[fn.id]
-            ):
-                continue
-            source = local.get(stride.stride.id, stride.stride) if isinstance(stride.stride, s.Name) else stride.stride
-            carried = on_result(universe, source, local)
-            writes = [
-                a
-                for a in held_by(universe, universe.written(tokens), ("result",), unknown=False)
-                if universe.fn(a).side == WORKER and not is_reset(a)
-            ]
-            wide = [
-                a
-                for a in universe.written(tokens | {"accept_lens"})
-                if universe.fn(a).side == WORKER and not is_reset(a)
-            ]
-            shapes = wide_values(universe, {a.function for a in (*writes, *wide)})
-            late = "is read from the worker when the result is processed" if not carried else "is carried by the result"
-            reason = (
-                "a result of one token for each request is cut at the wrong places"
-                if not carried
-                else "a result must say its own stride: one of (bs,) with the draft's stride is cut at the wrong places"
-            )
-            verdicts = {
-                "A": (HARD, reason),
-                "B": (HARD, reason),
-                "C": (HARD, "the result in flight has another width than the worker has by then")
-                if not carried
-                else (NONE, "the result in flight carries its own stride"),
-            }
-            yield Finding(
-                kind=self.kind,
-                title=f"The token stride {late}",
-                producers=sites(writes, writes_of, 6)
-                + sites(wide, writes_of, 3)
-                + shapes
-                + set_at_start(universe, source),
-                consumers=[
-                    Site(fn.id, stride.line, f"cuts tokens at multiples of {show(source)}", 8),
-                    *sites(
-                        [a for a in universe.facts[fn.id].accesses if not a.write and a.field in tokens], reads_of, 4
-                    ),
-                    *line_of_stride(universe, fn.id, source),
-                ],
-                binding_time="per step, consumed one step later",
-                why=(
-                    f"{fn.name} cuts the flat tokens of request i at i * {show(source)}. A worker "
-                    "that returns (bs,) tokens, or "
-                    "changes its width while a result is in flight, has them cut wrongly."
-                ),
-                refactor=(
-                    "Carry the stride on the result, or pad the off step's tokens to bs * num_draft_tokens."
-                    if not carried
-                    else "Set the result's own stride to 1 in the off step, or pad its tokens."
-                ),
-                verdicts=verdicts,
-                formula="tokens of request i: next_token_ids[i * stride : i * stride + accept_lens[i]]",
-                fields=["GenerationBatchResult.next_token_ids"],
-                only=paths_of(universe, [fn.id]),
-                weight=8,
-            )
-            return
+            if comes_from(stride.base, tokens, facts.local) and mentions_width(universe, stride.stride, facts):
+                name = stride.stride
+                yield stride, facts.local.get(name.id, name) if isinstance(name, s.Name) else name
+
+    def _stride(self, universe: Universe, carried: bool, cuts: list[tuple[Stride, s.Expr]]) -> Finding:
+        tokens = universe.fields("result", "tokens")
+        made = [
+            a for a in universe.written(tokens | {"accept_lens"}) if universe.fn(a).side == WORKER and not is_reset(a)
+        ]
+        writes = [a for a in held_by(universe, made, ("result",), unknown=False) if a.field in tokens]
+        producers = sites(writes, writes_of, 6) + sites(made, writes_of, 3)
+        producers += wide_values(universe, {a.function for a in made})
+        consumers = []
+        for stride, source in cuts:
+            producers += set_at_start(universe, source)
+            consumers.append(site(stride, f"cuts tokens at multiples of {show(source)}", 8))
+            reads = [a for a in universe.facts[stride.function].accesses if not a.write and a.field in tokens]
+            consumers += sites(reads, reads_of, 4) + line_of_stride(universe, stride.function, source)
+        if carried:
+            late = "is carried by the result"
+            reason = "a result must say its own stride: one of (bs,) with the draft's stride is cut at the wrong places"
+            moved = (NONE, "the result in flight carries its own stride")
+            refactor = "Set the result's own stride to 1 in the off step, or pad its tokens."
+        else:
+            late = "is read from the worker when the result is processed"
+            reason = "a result of one token for each request is cut at the wrong places"
+            moved = (HARD, "the result in flight has another width than the worker has by then")
+            refactor = "Carry the stride on the result, or pad the off step's tokens to bs * num_draft_tokens."
+        return Finding(
+            kind=self.kind,
+            title=f"The token stride {late}",
+            producers=producers,
+            consumers=consumers,
+            binding_time="per step, consumed one step later",
+            why=(
+                f"The flat tokens of request i are cut at i * {show(cuts[0][1])}. A worker that returns (bs,) "
+                "tokens, or changes its width while a result is in flight, has them cut wrongly."
+            ),
+            refactor=refactor,
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": moved},
+            formula="tokens of request i: next_token_ids[i * stride : i * stride + accept_lens[i]]",
+            fields=["GenerationBatchResult.next_token_ids"],
+            only=paths_of(universe, [stride.function for stride, _ in cuts]),
+            weight=8,
+        )
 
     def _counts(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("result", "counts")
