@@ -204,6 +204,23 @@ STATEMENTS: dict[str, tuple[str, str | None]] = {
         "x = torch.ones(bs) if y is None else torch.ones(topk)",
         "(bs,) or (topk,)",
     ),
+    "a test of a tensor's shape": (
+        "y = torch.ones(bs, steps) if flag else torch.ones(bs, width)\n"
+        "if y.shape == (bs, steps):\n    x = y\nelse:\n    x = torch.ones(bs, steps)",
+        "(bs, num_steps)",
+    ),
+    "a size that may be one of two": (
+        "y = topk if flag else width\nx = torch.empty((bs, y))",
+        "(bs, topk) or (bs, num_draft_tokens)",
+    ),
+    "a constructor that goes on after its base's": (
+        "x = torch.empty(Runner(topk, width).rows)",
+        "(topk,)",
+    ),
+    "an attribute of what is outside may be None": (
+        "y = flag.outside.thing\nx = torch.ones(bs) if y is None else torch.ones(topk)",
+        "(bs,) or (topk,)",
+    ),
     "a walrus": (
         "if (y := b.seq_lens) is not None:\n    x = y.unsqueeze(0)",
         "(1, bs)",
@@ -219,6 +236,15 @@ class Draft:
 
     def hand_on(self, b: ScheduleBatch):
         b.out_cache_loc = self.verified_id
+
+class Base:
+    def __init__(self, narrow, broad):
+        self.rows = broad
+
+class Runner(Base):
+    def __init__(self, narrow, broad):
+        super().__init__(narrow, broad)
+        self.rows = narrow
 
 def wide(x, n: int):
     return torch.empty((len(x) * n,))

@@ -11,15 +11,16 @@ from sgltrace.index.shapes.joins import join_all
 from sgltrace.index.shapes.values import (
     NONE,
     Either,
+    Int,
     Obj,
     Ref,
+    Tensor,
+    Tuple,
     alternatives,
 )
 
 if TYPE_CHECKING:
     from sgltrace.index.shapes.machine import Machine
-
-    pass
 
 
 def assume(m: Machine, frame: Frame, test: s.Expr) -> None:
@@ -37,6 +38,8 @@ def narrow(m: Machine, frame: Frame, test: s.Expr, holds: bool) -> None:
         narrow(m, frame, test.right, holds)
     elif isinstance(test, s.Cmp) and test.ops in (["is"], ["is not"]) and _is_none(test.rights[0]):
         _keep(m, frame, test.left, (test.ops == ["is"]) is holds)
+    elif isinstance(test, s.Cmp) and test.ops == ["=="] and holds:
+        _keep_shape(m, frame, test.left, test.rights[0])
     elif isinstance(test, s.Call) and holds and isinstance(test.func, s.Name) and test.func.id == "isinstance":
         _narrow_class(m, frame, test)
     elif isinstance(test, s.Name | s.Attr) and holds:
@@ -48,6 +51,19 @@ def _narrow_class(m: Machine, frame: Frame, test: s.Call) -> None:
         cls = ev.evaluate(m, frame, test.args[1].value)
         if isinstance(cls, Ref) and cls.kind == "class":
             m.narrowed_to(ev.evaluate(m, frame, test.args[0].value), [cls.info])
+
+
+def _keep_shape(m: Machine, frame: Frame, left: s.Expr, right: s.Expr) -> None:
+    """``x.shape == (a, b)``: of the tensors that ``x`` may be, keep those of the shape, if any are."""
+    if not isinstance(left, s.Attr) or left.attr != "shape" or not isinstance(left.value, s.Name):
+        return
+    value = ev.evaluate(m, frame, left.value)
+    shape = ev.evaluate(m, frame, right)
+    if isinstance(value, Either) and isinstance(shape, Tuple):
+        dims = tuple(item.dim if isinstance(item, Int) else None for item in shape.items)
+        fitting = [part for part in value.values if isinstance(part, Tensor) and part.shape == dims]
+        if fitting:
+            m.store.set((frame.number, left.value.id), join_all(fitting))
 
 
 def _keep(m: Machine, frame: Frame, node: s.Expr, none: bool) -> None:

@@ -52,12 +52,23 @@ def operate(
     if rule is None:
         return Unknown(f"torch's {name} is not modelled")
     for i, arg in enumerate(args):
-        if isinstance(arg, Either):
-            ways = [operate(m, frame, name, rule, [*args[:i], way, *args[i + 1 :]], kwargs, line)
-                    for way in arg.values if way != NONE]  # fmt: skip
+        choices = _choices(arg)
+        if choices is not None:
+            ways = [operate(m, frame, name, rule, [*args[:i], way, *args[i + 1 :]], kwargs, line) for way in choices]
             return join_all(ways) if ways else Unknown(f"{name} of None")
     views = [m.whole_view(arg) for arg in args]
     named = {key: calls.single(m.view(value)) for key, value in kwargs.items()}
     result = rule(TorchCall(name, views, named, frame.place(line)))
     out = named.get("out")
     return out if isinstance(out, Tensor) else result
+
+
+def _choices(arg: Value) -> list[Value] | None:
+    """The values that an argument may be, or a tuple (a size) with such a value in it; None where there is one."""
+    if isinstance(arg, Either):
+        return [way for way in arg.values if way != NONE]
+    if isinstance(arg, Tuple):
+        for i, item in enumerate(arg.items):
+            if isinstance(item, Either):
+                return [Tuple((*arg.items[:i], way, *arg.items[i + 1 :])) for way in item.values if way != NONE]
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgltrace.index import syntax as s
@@ -25,6 +25,7 @@ class Assignment:
     count: int = 0
     annotation: s.Expr | None = None
     element: bool = False
+    line: int = 0
 
 
 def calls_in(body: list[s.Stmt]) -> list[s.Call]:
@@ -90,16 +91,18 @@ def _collect(function: FunctionInfo, body: list[s.Stmt], guards: Guards, out: li
         tests = _tests(guards.at(statement))
         if isinstance(statement, s.Assign):
             for target in statement.targets:
-                _targets(target, Assignment(function, statement.value, tests), out)
+                _targets(target, Assignment(function, statement.value, tests, line=statement.line), out)
         elif isinstance(statement, s.AnnAssign) and statement.value is not None:
-            made = Assignment(function, statement.value, tests, annotation=statement.annotation)
+            made = Assignment(function, statement.value, tests, annotation=statement.annotation, line=statement.line)
             out.append((statement.target, made))
         elif isinstance(statement, s.For):
-            _targets(statement.target, Assignment(function, statement.iter, tests, element=True), out)
+            _targets(
+                statement.target, Assignment(function, statement.iter, tests, element=True, line=statement.line), out
+            )
         elif isinstance(statement, s.With):
             for item in statement.items:
                 if item.target is not None:
-                    _targets(item.target, Assignment(function, item.value, tests), out)
+                    _targets(item.target, Assignment(function, item.value, tests, line=statement.line), out)
         for inner in s.blocks(statement):
             _collect(function, inner, guards, out)
 
@@ -110,9 +113,7 @@ def _targets(target: s.Expr, assignment: Assignment, out: list[tuple[s.Expr, Ass
         return
     for i, item in enumerate(target.items):
         if not isinstance(item, s.Star | s.Seq):
-            part = Assignment(assignment.function, assignment.value, assignment.guards, i, len(target.items),
-                              None, assignment.element)  # fmt: skip
-            out.append((item, part))
+            out.append((item, replace(assignment, index=i, count=len(target.items))))
 
 
 def _tests(chain: Chain) -> tuple[tuple[s.Expr, bool], ...]:

@@ -190,7 +190,23 @@ class World:
         for owner in self.mro(cls):
             found += self._own_fields(owner).get(name, ())
         starting = [a for a in found if a.function.name == "__init__"]
-        return starting if any(not is_none(a.value) for a in starting) else found
+        if not any(not is_none(a.value) for a in starting):
+            return found
+        last = starting[0].function
+        own = [a for a in starting if a.function is last]
+        return own if any(self._stands(a) for a in own) else starting
+
+    def _stands(self, assignment: Assignment) -> bool:
+        """Whether no base's constructor that its constructor runs afterwards may replace what is assigned."""
+        constructor = assignment.function
+        if assignment.guards or constructor.owner is None:
+            return False
+        for base in self.mro(constructor.owner)[1:]:
+            for other in base.functions.get(constructor.name, ()):
+                call = self.super_init(constructor, other)
+                if call is not None and call.line > assignment.line:
+                    return False
+        return True
 
     def may_be_none(self, cls: ClassInfo, name: str) -> bool:
         """Whether a field is None by default, or where a method of the class sets it so."""
@@ -243,7 +259,7 @@ def _ref(value: object) -> Ref | None:
         return Ref("class", value.cls.id, None, value.cls)
     if isinstance(value, ModuleRef):
         return Ref("module", value.name)
-    if isinstance(value, External) and value.path:
+    if isinstance(value, External) and value.path and not value.path.startswith("."):
         return Ref("external", value.path)
     return None
 
