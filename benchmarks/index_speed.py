@@ -2,7 +2,8 @@
 
     python benchmarks/index_speed.py SRC [--whole PREFIX] [--ty]
 
-SRC is a folder, a wheel or a requirement (``sglang==0.5.12.post1``). Measured in one run, as ratios to the first; ``busy`` is the same of processor time, which other work on the machine
+SRC is a folder, a wheel or a requirement (``sglang==0.5.12.post1``). Measured in one run, as ratios to the first;
+``busy`` is the same of processor time, which other work on the machine
 changes less:
 
 - the time that ``libcst.parse_module`` alone needs for every file of the release's ``sglang/srt``: one process, trees
