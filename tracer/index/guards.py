@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sgltrace.index import syntax as s
 from sgltrace.index.text import text
 from sgltrace.model import Guard
@@ -131,31 +133,47 @@ class Guards:
 
     def _expression(self, expression: s.Expr, chain: Chain) -> None:
         self._chains[id(expression)] = chain
-        match expression:
-            case s.Bool(op=op, left=left, right=right):
-                self._expression(left, chain)
-                self._expression(right, (*chain, Condition(left, op == "and", _line(left), "if")))
-            case s.Cond(body=body, test=test, orelse=orelse):
+        special = _SPECIAL.get(type(expression))
+        if special is not None:
+            special(self, expression, chain)
+            return
+        for child in s.children(expression):
+            self._expression(child, chain)
+
+    def _boolean(self, expression: s.Bool, chain: Chain) -> None:
+        left = expression.left
+        self._expression(left, chain)
+        self._expression(expression.right, (*chain, Condition(left, expression.op == "and", s.line_of(left), "if")))
+
+    def _conditional(self, expression: s.Cond, chain: Chain) -> None:
+        test, line = expression.test, s.line_of(expression.test)
+        self._expression(test, chain)
+        self._expression(expression.body, (*chain, Condition(test, True, line, "if")))
+        self._expression(expression.orelse, (*chain, Condition(test, False, line, "if")))
+
+    def _lambda(self, expression: s.Lambda, chain: Chain) -> None:
+        for param in expression.params:
+            if param.default is not None:
+                self._expression(param.default, chain)
+
+    def _comprehension(self, expression: s.Comp, chain: Chain) -> None:
+        for gen in expression.gens:
+            self._expression(gen.iter, chain)
+            self._expression(gen.target, chain)
+            for test in gen.tests:
                 self._expression(test, chain)
-                self._expression(body, (*chain, Condition(test, True, _line(test), "if")))
-                self._expression(orelse, (*chain, Condition(test, False, _line(test), "if")))
-            case s.Lambda(params=params):
-                for param in params:
-                    if param.default is not None:
-                        self._expression(param.default, chain)
-            case s.Comp(gens=gens, element=element, key=key):
-                for gen in gens:
-                    self._expression(gen.iter, chain)
-                    self._expression(gen.target, chain)
-                    for test in gen.tests:
-                        self._expression(test, chain)
-                        chain = (*chain, Condition(test, True, _line(test), "if"))
-                if key is not None:
-                    self._expression(key, chain)
-                self._expression(element, chain)
-            case _:
-                for child in s.children(expression):
-                    self._expression(child, chain)
+                chain = (*chain, Condition(test, True, s.line_of(test), "if"))
+        if expression.key is not None:
+            self._expression(expression.key, chain)
+        self._expression(expression.element, chain)
+
+
+_SPECIAL: dict[type, Any] = {
+    s.Bool: Guards._boolean,
+    s.Cond: Guards._conditional,
+    s.Lambda: Guards._lambda,
+    s.Comp: Guards._comprehension,
+}
 
 
 def expressions(statement: s.Stmt) -> list[s.Expr]:
@@ -185,11 +203,3 @@ def _breaks(body: list[s.Stmt]) -> bool:
         if not isinstance(statement, (s.For, s.While)) and any(_breaks(inner) for inner in s.blocks(statement)):
             return True
     return False
-
-
-def _line(expression: s.Expr) -> int:
-    for part in s.descend(expression):
-        line = getattr(part, "line", 0)
-        if line:
-            return int(line)
-    return 0

@@ -9,8 +9,8 @@ Nodes are compared and hashed by identity: two equal calls at two places are two
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Union, cast, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Union, cast, get_args
 
 import msgspec
 
@@ -493,59 +493,54 @@ def decode(data: bytes) -> ModuleFacts:
     return _module.decode(data)
 
 
-def children(node: Expr) -> Iterator[Expr]:
+def children(node: Expr) -> Sequence[Expr]:
     """The expressions directly inside an expression, in source order (a lambda's body included)."""
-    match node:
-        case Attr(value=value) | Star(value=value) | Unary(value=value) | Walrus(value=value):
-            yield value
-        case Call(func=func, args=args):
-            yield func
-            for arg in args:
-                yield arg.value
-        case Sub(value=value, index=index):
-            yield value
-            yield index
-        case Slice(lower=lower, upper=upper, step=step):
-            yield from (part for part in (lower, upper, step) if part is not None)
-        case Seq(items=items):
-            yield from items
-        case Map(keys=keys, values=values):
-            for key, value in zip(keys, values, strict=True):
-                if key is not None:
-                    yield key
-                yield value
-        case Bin(left=left, right=right) | Bool(left=left, right=right):
-            yield left
-            yield right
-        case Cmp(left=left, rights=rights):
-            yield left
-            yield from rights
-        case Cond(body=body, test=test, orelse=orelse):
-            yield body
-            yield test
-            yield orelse
-        case Lambda(params=params, body=body):
-            yield from (p.default for p in params if p.default is not None)
-            yield body
-        case Comp(element=element, key=key, gens=gens):
-            if key is not None:
-                yield key
-            yield element
-            for gen in gens:
-                yield gen.target
-                yield gen.iter
-                yield from gen.tests
-        case Format(parts=parts):
-            yield from parts
-        case Await(value=value) if value is not None:
-            yield value
+    inside = _CHILDREN.get(type(node))
+    return inside(node) if inside is not None else ()
 
 
 def descend(node: Expr) -> Iterator[Expr]:
     """An expression and all expressions inside it, outer first, in source order."""
-    yield node
-    for child in children(node):
-        yield from descend(child)
+    stack: list[Expr] = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        inside = _CHILDREN.get(type(node))
+        if inside is not None:
+            stack += reversed(inside(node))
+
+
+def _map_children(node: Map) -> list[Expr]:
+    pairs = zip(node.keys, node.values, strict=True)
+    return [part for pair in pairs for part in pair if part is not None]
+
+
+def _comp_children(node: Comp) -> list[Expr]:
+    out = [node.element] if node.key is None else [node.key, node.element]
+    for gen in node.gens:
+        out += (gen.target, gen.iter, *gen.tests)
+    return out
+
+
+_CHILDREN: dict[type, Callable[[Any], Sequence[Expr]]] = {
+    Attr: lambda node: (node.value,),
+    Star: lambda node: (node.value,),
+    Unary: lambda node: (node.value,),
+    Walrus: lambda node: (node.value,),
+    Call: lambda node: [node.func, *[arg.value for arg in node.args]],
+    Sub: lambda node: (node.value, node.index),
+    Slice: lambda node: [part for part in (node.lower, node.upper, node.step) if part is not None],
+    Seq: lambda node: node.items,
+    Map: _map_children,
+    Bin: lambda node: (node.left, node.right),
+    Bool: lambda node: (node.left, node.right),
+    Cmp: lambda node: [node.left, *node.rights],
+    Cond: lambda node: (node.body, node.test, node.orelse),
+    Lambda: lambda node: [*[p.default for p in node.params if p.default is not None], node.body],
+    Comp: _comp_children,
+    Format: lambda node: node.parts,
+    Await: lambda node: () if node.value is None else (node.value,),
+}
 
 
 def blocks(statement: Stmt) -> list[list[Stmt]]:

@@ -16,7 +16,7 @@ else:
     import tomli as tomllib
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Roles:
     """Section ``[roles]``; the file says what each means."""
 
@@ -45,6 +45,7 @@ class Roles:
         """Whether only a module's classes and signatures are read."""
         return matches(module, self.outline) and not matches(module, self.outline_but)
 
+    @functools.cache  # noqa: B019 (there is one vocabulary)
     def component(self, module: str, cls: str | None) -> str:
         """The part of the engine that a function belongs to; empty where no pattern fits."""
         for name, classes, modules in self.components:
