@@ -729,3 +729,37 @@ def test_types_and_calls_can_be_asked_for(resolve: Resolve):
     assert [function.qualname for function in program.resolve_call(call, main)] == ["A.f"]
     [place] = program.callers(program.find_functions("A.f")[0])
     assert place[0] is main
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A(A): pass\nclass B(C): pass\nclass C(B): pass\ndef main(): A().f(); B().f()\n",
+        "from functools import partial\ndef g(*a): pass\ndef main(n):\n f = g\n while n: f = partial(f, n)\n f()\n",
+        "def main():\n d = {}\n while d: d = d.items()\n",
+        "def main():\n x = []\n x.append(x)\n for y in x: y.append(x)\n",
+        "def main(): return main\nmain = main()\n",
+        "def main(f): return f(f)\nmain(main)\n",
+        "class A:\n def __getattr__(self, n): return getattr(self, n)\ndef main(): A().x.y.z()\n",
+        "class A:\n def f(self): return super().f()\ndef main(): A().f()\n",
+        "def main():\n try: import nothing_there as n\n except ImportError: n = None\n n.f()\n",
+        "x: 'not ( an annotation' = 1\ndef main(a: 'List[', b: 1 + 2 = 3): a.f(); b.f()\n",
+    ],
+)
+def test_odd_programs_end(source: str, resolve: Resolve):
+    assert resolve(source).functions
+
+
+def test_modules_that_take_all_names_of_one_another(resolve: Resolve):
+    program = resolve(
+        "from sglang.srt.a import *\ndef main(): f(); nowhere()\n",
+        a="from sglang.srt.b import *\n",
+        b="from sglang.srt.a import *\ndef f(): pass\n",
+    )
+    assert "main -> b:f direct" in edges(program)
+
+
+def test_an_expression_nested_too_deeply_is_noted(resolve: Resolve):
+    deep = "x" + " + x" * 400
+    program = resolve(f"def f(): pass\ndef main(x):\n f()\n return {deep}\n")
+    assert "main -> f direct" in edges(program) or program.engine.unread

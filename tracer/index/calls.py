@@ -68,6 +68,10 @@ def _apply(engine: Engine, site: Site, value: Value) -> None:
         else:
             _apply_function(engine, site, value.function, None, _function_kind(site, value.function))
     elif isinstance(value, Partial):
+        key = (id(site.expressions[0]), value)
+        if key in engine.unfolded:  # `f = partial(f, x)` in a loop
+            return
+        engine.unfolded.add(key)
         args = [*value.args, *site.args]
         call(engine, Site(site.function, site.expressions[0], value.function, args, site.result))
     elif isinstance(value, External):

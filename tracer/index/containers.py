@@ -47,6 +47,8 @@ def call_method(engine: Engine, site: Site, method: Method) -> None:
         _take(engine, site, container)
     elif name in _SAME:
         solver.add(site.result, container)
+    elif name in ("items", "keys", "values") and container.kind != "dict":
+        solver.add(site.result, OPAQUE)
     elif name == "items":
         solver.add(site.result, _pairs(engine, container))
     elif name == "keys":

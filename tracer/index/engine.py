@@ -17,7 +17,18 @@ from sgltrace.index.facts import Facts
 from sgltrace.index.interned import Interned
 from sgltrace.index.modules import Modules, import_bindings, imports_in
 from sgltrace.index.uses import Site, Use
-from sgltrace.index.values import OPAQUE, ClassRef, Container, External, Instance, ModuleRef, Node, Solver, Value
+from sgltrace.index.values import (
+    OPAQUE,
+    ClassRef,
+    Container,
+    External,
+    Instance,
+    ModuleRef,
+    Node,
+    Partial,
+    Solver,
+    Value,
+)
 from sgltrace.sources import SourceTree
 
 
@@ -46,6 +57,8 @@ class Engine:
         """What is annotated as a class of which no object was made yet."""
         self.assumed: list[FunctionInfo] = []
         """Constructors of classes whose objects come from elsewhere (another process)."""
+        self.unfolded: set[tuple[int, Partial]] = set()
+        """The partials that a call was already taken apart for."""
         self.unread: list[FunctionInfo] = []
         """Functions that nest too deeply."""
         self._queue: deque[FunctionInfo] = deque()

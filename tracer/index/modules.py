@@ -42,6 +42,7 @@ class Modules:
         self.skipped: dict[str, str] = {}
         self.followed: tuple[str, ...] | None = None
         self.not_followed: set[str] = set()
+        self._asking: set[tuple[ModuleInfo, str]] = set()
         self._refs: dict[str, ModuleRef] = {}
         self._externals: dict[str, Node] = {}
 
@@ -126,13 +127,23 @@ class Modules:
                 self._solver.link(bound, node)
         if node is not None:
             return node
+        return None if name.startswith("_") else self._starred(module, name)
+
+    def _starred(self, module: ModuleInfo, name: str) -> Node | None:
+        """What ``from other import *`` binds a name to; modules may take all names of one another."""
+        if (module, name) in self._asking:
+            return None
+        self._asking.add((module, name))
         for star in module.stars:
             other = self.load(star)
-            starred = self.lookup(other, name) if other is not None and not name.startswith("_") else None
-            if starred is not None:
-                scope.names[name] = starred
-                return starred
-        return None
+            found = self.lookup(other, name) if other is not None else None
+            if found is not None:
+                module.scope.names[name] = found
+                break
+        else:
+            found = None
+        self._asking.discard((module, name))
+        return found
 
     def imported(self, target: str, attribute: str | None) -> Node | None:
         """What ``from target import attribute`` binds, or ``import target`` where there is no attribute."""
