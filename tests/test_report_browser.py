@@ -101,6 +101,18 @@ def test_go_to_finds_functions_and_points_from_any_page(visit):
     page.wait_for_url("**/points/kv-alloc-prepare-for-decode.html")
 
 
+def test_go_to_keeps_what_is_typed_while_the_names_load(visit):
+    page = visit.go("index.html")
+    names = (visit.folder / "assets/names.js").read_text()
+    page.evaluate("void (sgl.loadNames = () => new Promise((done) => { window.loaded = done; }))")
+    page.keyboard.press("/")
+    page.keyboard.type("verify_v2")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("index.html")
+    page.evaluate(f"{names}; void window.loaded()")
+    page.wait_for_url("**/sglang.srt.speculative.eagle_worker_v2.html#EAGLEWorkerV2.verify_v2")
+
+
 def test_a_point_shows_both_ends_with_the_line_marked_and_the_way_there(visit):
     page = visit.go("points/result-stride.html")
     marked = page.locator(".end li.hit").all_inner_texts()

@@ -126,21 +126,29 @@ window.sgl = { names: null };
       input.setAttribute("aria-activedescendant", links[chosen].id);
       links[chosen].scrollIntoView({ block: "nearest" });
     };
-    input.addEventListener("input", () => {
+    let wanted = false; // Enter was pressed before the names were there
+    const follow = () => {
+      const link = list.querySelectorAll("a")[chosen];
+      if (link) { dialog.close(); link.click(); }
+    };
+    const show = () => {
+      if (!sgl.names) return;
       list.replaceChildren(...find(input.value).map(([name, where, url, point], at) =>
         sgl.element("li", { role: "presentation" }, sgl.element("a", { href: root + url, role: "option", id: "jump-" + at, tabindex: "-1" },
           sgl.element("span", { class: point ? "" : "fn" }, name), " ", sgl.element("span", { class: "mod" }, where)))));
       choose(0);
-    });
+      if (wanted) { wanted = false; follow(); }
+    };
+    input.addEventListener("input", show);
+    loadNames().then(show);
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }
       if (event.key === "ArrowUp") { choose(chosen - 1); event.preventDefault(); }
-      if (event.key === "Enter") { const link = list.querySelectorAll("a")[chosen]; if (link) { dialog.close(); link.click(); } }
+      if (event.key === "Enter") { if (sgl.names) follow(); else wanted = true; }
     });
     return input;
   }
-  async function jump() {
-    await loadNames();
+  function jump() { // opens at once, so that what is typed while the names load is not lost
     const input = dialog ? dialog.querySelector("input") : buildDialog();
     dialog.showModal();
     input.select();
