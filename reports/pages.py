@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import jinja2
 from markupsafe import Markup
 
+from sgltrace.model import CouplingPoint
 from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.links import anchor
 from sgltrace.reports.site import Site, script_safe
 from sgltrace.reports.views.chain import chain
+from sgltrace.reports.views.common import ordered
 from sgltrace.reports.views.compare import compare
 from sgltrace.reports.views.fields import FieldPages, field_addresses, field_lines
 from sgltrace.reports.views.functions import ModuleLine
@@ -24,6 +29,14 @@ from sgltrace.reports.views.refactor import plans
 from sgltrace.reports.views.runs import run_pages
 from sgltrace.reports.views.tensors import contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
+
+Task = Callable[[Site], None]
+"""Some pages: writes them to a site, in this process or in another one."""
+T = TypeVar("T")
+POINTS = 12
+"""Pages of coupling points in one task."""
+FIELDS = 8
+"""Pages of fields in one task."""
 
 
 def shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
@@ -73,31 +86,86 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
     ]
 
 
-def write_pages(context: Context, site: Site) -> None:
-    """Writes every page but those of modules."""
+def pages(context: Context, env: jinja2.Environment) -> list[Task]:
+    """Every page but those of modules, as pieces of work that need nothing of each other; the long ones first.
+
+    What several pages need is made in each piece of work: that is cheap, and lets them go to several processes.
+    """
+    addresses = field_addresses(context)
+    field_pages = FieldPages(context, env, _crossing_fields(context))
+    points = ordered(context.index.coupling_points)
+    return [
+        *(partial(_points, context, addresses, points, part) for part in _parts(points, POINTS)),
+        *(partial(_fields, field_pages, part) for part in _parts(field_pages.files(), FIELDS)),
+        *(partial(_step, context, path) for path in context.paths),
+        *(partial(write, context) for write in (_tensors, _lanes, _answers, _lists, _runs, _code)),
+        partial(_field_list, context, addresses),
+    ]
+
+
+def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _crossing_fields(context: Context) -> dict[str, list[tuple[Markup, str]]]:
+    """The coupling points (link, title) that cross through each field."""
+    crossing: dict[str, list[tuple[Markup, str]]] = {}
+    for point in ordered(context.index.coupling_points):
+        for field in point.fields:
+            crossing.setdefault(field, []).append((context.links.point(point.id) or Markup(), point.title))
+    return crossing
+
+
+def _answers(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
     site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
+    site.page("points.html", "points.html", page="points", view=points_page(context))
+
+
+def _lists(context: Context, site: Site) -> None:
     site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
     site.page("compare.html", "compare.html", page="compare", view=compare(context))
-    chains = [chain(context, path) for path in context.paths]
-    for view in chains:
-        site.page(f"step-{view.path}.html", "chain.html", page=f"step-{view.path}", view=view)
-    site.page("lanes.html", "lanes.html", page="lanes", lanes=[lanes(context, view) for view in chains])
+    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
+
+
+def _points(
+    context: Context,
+    addresses: dict[str, Markup],
+    points: list[CouplingPoint],
+    part: Sequence[CouplingPoint],
+    site: Site,
+) -> None:
+    for view in point_pages(context, addresses, points, part):
+        file = context.links.point_file(view.point.id)
+        assert file is not None
+        site.page(file, "point.html", page="points", view=view)
+
+
+def _step(context: Context, path: str, site: Site) -> None:
+    site.page(f"step-{path}.html", "chain.html", page=f"step-{path}", view=chain(context, path))
+
+
+def _lanes(context: Context, site: Site) -> None:
+    found = [lanes(context, chain(context, path)) for path in context.paths]
+    site.page("lanes.html", "lanes.html", page="lanes", lanes=found)
+
+
+def _runs(context: Context, site: Site) -> None:
     runs = run_pages(context)
     site.page("runs.html", "runs.html", page="runs", views=runs)
     for run in runs:
         site.page(run.file, "run.html", page="runs", view=run)
-    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
+
+
+def _tensors(context: Context, site: Site) -> None:
     found = stages(context)
     names = list(dict.fromkeys(stage.name for stage in found))
     site.page("tensors.html", "tensors.html", page="tensors", stages=found, names=names)
+
+
+def _code(context: Context, site: Site) -> None:
     site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
     site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
-    _function_list(context, site)
-    _points_and_fields(context, site)
-
-
-def _function_list(context: Context, site: Site) -> None:
     modules: dict[str, ModuleLine] = {}
     for file, functions in context.modules.items():
         name = module(functions[0].id)
@@ -119,21 +187,15 @@ def _function_list(context: Context, site: Site) -> None:
     )
 
 
-def _points_and_fields(context: Context, site: Site) -> None:
-    addresses = field_addresses(context)
-    site.page("points.html", "points.html", page="points", view=points_page(context))
-    crossing: dict[str, list[tuple[Markup, str]]] = {}
-    for view in point_pages(context, addresses):
-        file = context.links.point_file(view.point.id)
-        assert file is not None
-        site.page(file, "point.html", page="points", view=view)
-        for field in view.point.fields:
-            crossing.setdefault(field, []).append((view.row.url, view.point.title))
+def _field_list(context: Context, addresses: dict[str, Markup], site: Site) -> None:
     rows = field_lines(context, addresses)
     classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
     site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
-    for page in FieldPages(context, site.env, crossing).pages():
-        site.page(page.file, "field_class.html", page="fields", view=page)
+
+
+def _fields(field_pages: FieldPages, files: Sequence[str], site: Site) -> None:
+    for file in files:
+        site.page(file, "field_class.html", page="fields", view=field_pages.page(file))
 
 
 def names(context: Context) -> str:

@@ -1,21 +1,25 @@
-"""The whole report: the pages of modules by several processes where the system can fork, the others meanwhile here."""
+"""The whole report, written by several processes where the system can fork and has the cores."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import jinja2
 
+from sgltrace.errors import InputError
 from sgltrace.model import Index
 from sgltrace.reports.context import Context
 from sgltrace.reports.options import RenderResult, ReportOptions
-from sgltrace.reports.pages import names, shared, write_pages
+from sgltrace.reports.pages import Task, names, pages, shared
 from sgltrace.reports.single import PackedSite
 from sgltrace.reports.site import Site, environment
 from sgltrace.reports.source import Source
@@ -23,6 +27,8 @@ from sgltrace.reports.views.functions import ModulePages
 
 CHUNK = 16
 """Module pages that a process renders at a time."""
+MOST_JOBS = 8
+"""Processes at most: with more of them the time goes into the fork of a large process."""
 
 
 def render(index: Index, source: Source | None, out: Path, options: ReportOptions) -> RenderResult:
@@ -42,54 +48,73 @@ def render(index: Index, source: Source | None, out: Path, options: ReportOption
 
 def _one_file(context: Context, out: Path, env: jinja2.Environment) -> Site:
     site = PackedSite(out, env)
-    write_pages(context, site)
-    _write_modules(site, ModulePages(context, env), list(context.modules))
+    for write in _tasks(context, env):
+        write(site)
     site.finish(names(context))
     return site
 
 
 def _folder(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> Site:
-    global _work
     site = Site(out, env)
     site.assets()
     site.write_bytes("assets/names.js", f"sgl.names = {names(context)};\n".encode())
-    files = list(context.modules)
-    jobs = min(jobs or os.cpu_count() or 1, 1 + len(files) // CHUNK)
+    tasks = _tasks(context, env)
+    jobs = min(jobs or os.cpu_count() or 1, MOST_JOBS, 1 + len(context.modules) // CHUNK)
     if jobs == 1 or "fork" not in multiprocessing.get_all_start_methods():
-        write_pages(context, site)
-        _write_modules(site, ModulePages(context, env), files)
+        for write in tasks:
+            write(site)
         return site
     for path in context.paths:
         context.graph.depth(path)  # grown before the fork, so that each process need not
-    _work = (out, env, ModulePages(context, env))
-    try:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
-            parts = [pool.submit(_chunk, files[start : start + CHUNK]) for start in range(0, len(files), CHUNK)]
-            write_pages(context, site)
-            for part in parts:
-                count, size = part.result()
-                site.files += count
-                site.bytes += size
-    finally:
-        _work = None
+    for files, size in _forked(tasks, out, env, jobs):
+        site.files += files
+        site.bytes += size
     return site
 
 
-_work: tuple[Path, jinja2.Environment, ModulePages] | None = None
+def _tasks(context: Context, env: jinja2.Environment) -> list[Task]:
+    modules, files = ModulePages(context, env), list(context.modules)
+    parts = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
+    return [*pages(context, env), *(partial(_write_modules, modules, part) for part in parts)]
+
+
+def _forked(tasks: list[Task], out: Path, env: jinja2.Environment, jobs: int) -> Iterator[tuple[int, int]]:
+    """What each task wrote (files, bytes), in the order of the tasks. An error of one ends all, and is raised here."""
+    global _work
+    _work = (out, env, tasks)
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("fork"), initializer=signal.signal, initargs=_UNINTERRUPTED
+    )
+    try:
+        for result in [pool.submit(_do, number) for number in range(len(tasks))]:
+            yield result.result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a process that writes the report was killed, most likely for want of memory; free some, "
+            "and write it with `sgltrace report`"
+        ) from error
+    finally:
+        _work = None
+        pool.shutdown(cancel_futures=True)
+
+
+_UNINTERRUPTED = (signal.SIGINT, signal.SIG_IGN)
+"""An interrupt reaches all processes of a terminal; the first tells the user, and ends the others."""
+_work: tuple[Path, jinja2.Environment, list[Task]] | None = None
 """What a forked process renders from; set just before the fork, so that nothing needs to be sent."""
 
 
-def _chunk(files: list[str]) -> tuple[int, int]:
+def _do(number: int) -> tuple[int, int]:
     assert _work is not None
-    out, env, pages = _work
+    out, env, tasks = _work
     site = Site(out, env)
-    _write_modules(site, pages, files)
+    tasks[number](site)
     return site.files, site.bytes
 
 
-def _write_modules(site: Site, pages: ModulePages, files: list[str]) -> None:
+def _write_modules(modules: ModulePages, files: list[str], site: Site) -> None:
     for file in files:
-        site.page(file, "module.html", page="functions", view=pages.page(file))
+        site.page(file, "module.html", page="functions", view=modules.page(file))
 
 
 @contextmanager

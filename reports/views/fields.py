@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import jinja2
@@ -125,13 +124,23 @@ class FieldPages:
         self._macros = env.get_template("macros.html").module
         self._points = points
         self._conditions: dict[tuple[Guard, ...], Markup] = {}
+        self._classes = _pages(context)
+        self._files = {
+            file: (cls, number, fields)
+            for cls, files in self._classes.items()
+            for number, (file, fields) in enumerate(files.items(), 1)
+        }
 
-    def pages(self) -> Iterator[FieldsPage]:
+    def files(self) -> list[str]:
         """All pages, by class."""
-        for cls, files in _pages(self._context).items():
-            for number, (file, fields) in enumerate(files.items(), 1):
-                sections = [self._section(field) for field in fields]
-                yield FieldsPage(cls, fields[0].role.replace("_", " "), file, number, list(files), sections)
+        return list(self._files)
+
+    def page(self, file: str) -> FieldsPage:
+        """The page that is written to ``file``."""
+        cls, number, fields = self._files[file]
+        sections = [self._section(field) for field in fields]
+        role = fields[0].role.replace("_", " ")
+        return FieldsPage(cls, role, file, number, list(self._classes[cls]), sections)
 
     def _section(self, field: Field) -> FieldSection:
         short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"

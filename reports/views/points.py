@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -98,34 +99,35 @@ def points_page(context: Context) -> PointsPage:
     )
 
 
-def point_pages(context: Context, fields: dict[str, Markup]) -> list[PointPage]:
-    """The page of each coupling point. ``fields`` gives the address of a field's section."""
-    points = ordered(context.index.coupling_points)
-    rows = {point.id: point_row(context, point) for point in points}
-    pages = []
-    for at, point in enumerate(points):
-        pages.append(
-            PointPage(
-                point=point,
-                row=rows[point.id],
-                designs=DESIGN_TEXT,
-                judgements={path: _judgements(point, path) for path in context.paths},
-                producers=_ends(context, point.producers),
-                consumers=_ends(context, point.consumers),
-                crossing=crossing(context, point),
-                fields=[(name, fields.get(name)) for name in point.fields],
-                evidence=[
-                    (run.name, said.verdict, said.observed)
-                    for run in context.runs
-                    for said in run.points
-                    if said.point == point.id
-                ],
-                related=[rows[name] for name in point.related if name in rows],
-                before=rows[points[at - 1].id] if at else None,
-                after=rows[points[at + 1].id] if at + 1 < len(points) else None,
-            )
+def point_pages(
+    context: Context, fields: dict[str, Markup], points: list[CouplingPoint], part: Sequence[CouplingPoint]
+) -> Iterator[PointPage]:
+    """The pages of ``part`` of the ``points``, which are all in reading order.
+
+    ``fields`` gives the address of a field's section.
+    """
+    at = {point.id: number for number, point in enumerate(points)}
+    for point in part:
+        before, after = points[: at[point.id]][-1:], points[at[point.id] + 1 :][:1]
+        yield PointPage(
+            point=point,
+            row=point_row(context, point),
+            designs=DESIGN_TEXT,
+            judgements={path: _judgements(point, path) for path in context.paths},
+            producers=_ends(context, point.producers),
+            consumers=_ends(context, point.consumers),
+            crossing=crossing(context, point),
+            fields=[(name, fields.get(name)) for name in point.fields],
+            evidence=[
+                (run.name, said.verdict, said.observed)
+                for run in context.runs
+                for said in run.points
+                if said.point == point.id
+            ],
+            related=[point_row(context, points[at[name]]) for name in point.related if name in at],
+            before=point_row(context, before[0]) if before else None,
+            after=point_row(context, after[0]) if after else None,
         )
-    return pages
 
 
 def _judgements(point: CouplingPoint, path: str) -> list[Judgement]:
