@@ -86,7 +86,7 @@ def summary(folder: Path, seen: Progress, trace: Trace | None) -> list[str]:
         every = max((p.head.every for p in trace.recording() if p.head is not None), default=1)
         if every > 1:
             lines.append(
-                f"at the end 1 step in {every} was recorded in full, to keep to 1% of the time; --every 1 does all"
+                f"at the end 1 step in {every} was recorded in full, to keep to 0.5% of the time; --every 1 does all"
             )
         lines += [f"timeline: {path}" for path in sorted(folder.glob("timeline-*.json"))]
     lines.append(f"look at it: sgltrace show {folder}")

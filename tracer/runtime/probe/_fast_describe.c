@@ -354,6 +354,13 @@ static int64_t describe_object(PyObject *value, Ints *ints, int depth) {
     return number;
 }
 
+/* Whether Python has said before that a list which begins with this type is recorded by its length. */
+static int is_counted(PyTypeObject *type) {
+    for (int i = 0; i < counted_count; i++)
+        if (counted[i] == type) return 1;
+    return 0;
+}
+
 static int64_t describe_list(PyObject *list, Ints *ints, int keep, int depth) {
     Py_ssize_t count = PyList_Size(list);
     PyObject *first = count ? PyList_GetItem(list, 0) : NULL;
@@ -370,9 +377,15 @@ static int64_t describe_list(PyObject *list, Ints *ints, int keep, int depth) {
             return 0;
         }
     }
-    if (first == NULL || kind == &PyLong_Type || kind == &PyUnicode_Type || kind == &PyFloat_Type || kind == &PyList_Type)
+    if (first == NULL || kind == &PyLong_Type || kind == &PyUnicode_Type || kind == &PyFloat_Type || kind == &PyList_Type ||
+        is_counted(kind))
         return add_int(ints, -1 - (int64_t)count) < 0 ? -1 : 0;
-    return ask_python(on_list, list, keep ? Py_True : Py_False, depth, ints);
+    int64_t number = ask_python(on_list, list, keep ? Py_True : Py_False, depth, ints);
+    if (number == 0 && depth < MAX_DEPTH && counted_count < MAX_COUNTED) { /* deeper, nothing is looked into */
+        Py_INCREF(kind);
+        counted[counted_count++] = kind;
+    }
+    return number;
 }
 
 /* Makes the signature of words that were not seen before; the values give the texts. */

@@ -26,7 +26,7 @@ enum {
 
 enum {
     MAX_FIELDS = 256, MAX_WORDS = 1024, MAX_SLOTS = 256, MAX_VALUES = 64, MAX_THREADS = 256, MAX_LAYOUTS = 4000,
-    MAX_ENTRIES = 40000, MAX_TEXTS = 256, LINKS = 64, CHECK_EVERY = 16,
+    MAX_ENTRIES = 40000, MAX_TEXTS = 256, LINKS = 64, CHECK_EVERY = 16, MAX_COUNTED = 32,
 };
 #define OWN_NUMBERS 0x80000000u /* numbers of definitions from here on are this module's, below they are Python's */
 #define PAUSE_NS 100000000u     /* a longer gap between steps is no step's time */
@@ -93,6 +93,8 @@ static uint32_t *table, table_size; /* of an entry's place plus one */
 static struct { uint64_t key; uint32_t number; } texts[MAX_TEXTS];
 static int text_count;
 static struct { uint32_t number, generation; } python_defined[1 << 13];
+static PyTypeObject *counted[MAX_COUNTED]; /* of a list that begins with one of these, only the length is recorded */
+static int counted_count;
 
 static uint64_t now_ns(void) {
     struct timespec t;

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 OFF, LIGHT, FULL = 0, 1, 2
 AUTO = 0
-SHARE = 0.01
+SHARE = 0.005
 NEW = 4  # steps of a mode and batch size that are always recorded in full
 MAX_EVERY = 256
 CHECK_EVERY = 16  # steps from one decision to the next
