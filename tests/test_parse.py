@@ -6,7 +6,7 @@ import libcst as cst
 import pytest
 
 from sgltrace.index import parse, syntax
-from sgltrace.index.lines import LibcstLines, spans_by_kind
+from sgltrace.index.lines import CALL, LibcstLines, Lines, lines_of_statements
 from sgltrace.index.parse import parse_source
 
 
@@ -66,11 +66,11 @@ def test_lines_from_ast_equal_those_of_libcst():
 
 
 def test_syntax_that_ast_cannot_read_falls_back_to_libcst(monkeypatch: pytest.MonkeyPatch):
-    def refuse(source: str) -> list[list[tuple[int, int]]]:
+    def refuse(source: str) -> list[Lines]:
         raise SyntaxError
 
     expected = syntax.encode(parse_source(TRICKY))
-    monkeypatch.setattr(parse, "spans_by_kind", refuse)
+    monkeypatch.setattr(parse, "lines_of_statements", refuse)
     assert syntax.encode(parse_source(TRICKY)) == expected
 
 
@@ -141,6 +141,19 @@ def test_a_file_that_does_not_parse_says_why(source: str):
     assert read.body == [] and read.error
 
 
-def test_spans_come_in_source_order():
-    calls = spans_by_kind("a(\n b(),\n c=d(),\n *e())\n")[1]
-    assert calls == [(1, 4), (2, 2), (3, 3), (4, 4)]
+def test_lines_of_a_long_statement_come_in_source_order():
+    [lines] = lines_of_statements("a(\n b(),\n c=d(),\n *e())\n")
+    assert (lines.first, lines.last) == (1, 4)
+    assert lines.inside is not None and lines.inside[CALL] == [1, 2, 3, 4]
+
+
+def test_a_body_behind_its_long_head_has_the_line_of_the_head_s_end():
+    [statement] = facts("if (a.b and\n    c()): d()\n")
+    assert isinstance(statement, syntax.If) and isinstance(statement.test, syntax.Bool)
+    assert [syntax.line_of(part) for part in (statement.test.left, statement.test.right)] == [1, 2]
+    assert syntax.line_of(statement.body[0]) == 2
+
+
+def test_white_space_is_there_again_for_others():
+    facts("x = 1  # one")
+    assert cst.parse_module("x = 1  # one").code == "x = 1  # one"

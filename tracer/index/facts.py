@@ -111,11 +111,7 @@ def _start_reader() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches all processes; the one that asks tells the user
-    import libcst
-
     gc.disable()  # a reader makes trees and drops them; none of them has cycles worth a search
-    # LibCST checks each node that is made, also those that its own parser makes: a sixth of the parser's time.
-    libcst.CSTNode.__post_init__ = lambda self: None  # type: ignore[method-assign]
 
 
 def parse_and_keep(source: str, kept: Path | None, outline: bool) -> bytes:

@@ -1,26 +1,26 @@
 """Line numbers for LibCST's nodes.
 
 LibCST keeps no positions in its nodes, and its metadata providers cost ten times its parser. Python's own
-``ast`` has the lines: both trees hold the same nodes, so the n-th call of one is the n-th call of the other
-when both are read in source order. That costs a third of the parser. Where ``ast`` cannot read the file
-(syntax newer than the running Python) or the two disagree, LibCST's own positions are used.
+``ast`` has the lines: both trees hold the same nodes, so the n-th statement of one is the n-th statement of the
+other when both are read in source order. What stands inside a statement of one line is on that line; inside the
+others the n-th call is the n-th call, and so on. That costs a sixth of the parser. Where ``ast`` cannot read the
+file (syntax newer than the running Python) or the two disagree, LibCST's own positions are used.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-STATEMENT, CALL, ATTRIBUTE, SUBSCRIPT, LAMBDA = range(5)
-KINDS = 5
-
-Span = tuple[int, int]
-"""First and last line."""
+CALL, ATTRIBUTE, SUBSCRIPT, LAMBDA = range(4)
+_KIND: dict[type, int] = {ast.Call: CALL, ast.Attribute: ATTRIBUTE, ast.Subscript: SUBSCRIPT, ast.Lambda: LAMBDA}
 
 
 class Mismatch(Exception):
@@ -33,6 +33,8 @@ class TooDeep(Exception):
 
 LONGEST_BOOLEAN = 1000
 """Operands of one ``and`` or ``or``, which ``ast`` holds flat and LibCST nested."""
+LONGEST_LINE = 4 * LONGEST_BOOLEAN
+"""A shorter one has no room for so many operands."""
 
 
 def _arguments(node: ast.arguments) -> list[Any]:
@@ -62,11 +64,11 @@ def _call(node: ast.Call) -> list[Any]:
 
 def _class(node: ast.ClassDef) -> list[Any]:
     params = getattr(node, "type_params", [])
-    return [*node.decorator_list, *params, *_by_position([*node.bases, *node.keywords]), *node.body]
+    return [*node.decorator_list, *params, *_by_position([*node.bases, *node.keywords])]
 
 
 def _function(node: Any) -> list[Any]:
-    return [*node.decorator_list, *getattr(node, "type_params", []), node.args, node.returns, *node.body]
+    return [*node.decorator_list, *getattr(node, "type_params", []), node.args, node.returns]
 
 
 def _dict(node: ast.Dict) -> list[Any]:
@@ -81,6 +83,7 @@ _ORDER: dict[type, Callable[[Any], list[Any]]] = {
     ast.AsyncFunctionDef: _function,
     ast.Dict: _dict,
     ast.IfExp: lambda n: [n.body, n.test, n.orelse],
+    ast.Lambda: lambda n: [n.args, n.body],
     ast.Attribute: lambda n: [n.value],
     ast.Subscript: lambda n: [n.value, n.slice],
     ast.keyword: lambda n: [n.value],
@@ -89,38 +92,52 @@ _ORDER: dict[type, Callable[[Any], list[Any]]] = {
     ast.Assign: lambda n: [*n.targets, n.value],
     ast.BinOp: lambda n: [n.left, n.right],
     ast.Compare: lambda n: [n.left, *n.comparators],
-    ast.If: lambda n: [n.test, *n.body, *n.orelse],
+    ast.ExceptHandler: lambda n: [n.type],
+    ast.match_case: lambda n: [n.pattern, n.guard],
     ast.MatchMapping: lambda n: [part for pair in zip(n.keys, n.patterns, strict=True) for part in pair],
 }
 
 _LEAVES = frozenset(
-    [ast.Name, ast.Constant, ast.Load, ast.Store, ast.Del, ast.Pass, ast.Break, ast.Continue, ast.alias]
+    [ast.Name, ast.Constant, ast.Load, ast.Store, ast.Del, ast.alias]
     + [t for t in vars(ast).values() if isinstance(t, type) and issubclass(t, (ast.operator, ast.cmpop))]
     + [t for t in vars(ast).values() if isinstance(t, type) and issubclass(t, (ast.unaryop, ast.boolop))]
 )
 
-_KIND: dict[type, int] = {
-    ast.Call: CALL,
-    ast.Attribute: ATTRIBUTE,
-    ast.Subscript: SUBSCRIPT,
-    ast.Lambda: LAMBDA,
-}
-_KIND.update({t: STATEMENT for t in vars(ast).values() if isinstance(t, type) and issubclass(t, ast.stmt)})
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+"""The fields that hold further statements, in source order."""
+_HAVE_BLOCKS = frozenset(
+    t
+    for t in vars(ast).values()
+    if isinstance(t, type)
+    and issubclass(t, (ast.stmt, ast.excepthandler, ast.match_case))
+    and not set(_BLOCKS).isdisjoint(t._fields)
+)
 
 
 def _generic(node: Any) -> list[Any]:
     out: list[Any] = []
     for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, list):
-            out += value
-        elif value is not None:
-            out.append(value)
+        if field not in _BLOCKS:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                out += value
+            else:
+                out.append(value)
     return out
 
 
-def spans_by_kind(source: str) -> list[list[Span]]:
-    """The spans of all statements, calls, attributes, subscripts and lambdas, each in source order.
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a statement, handler or case, and of the expressions in its head (what comes before its blocks)."""
+
+    first: int
+    last: int
+    inside: list[list[int]] | None
+    """The first lines of its calls, attributes, subscripts and lambdas; None where all are on its own first line."""
+
+
+def lines_of_statements(source: str) -> list[Lines]:
+    """The lines of all statements, handlers and cases, in source order.
 
     Raises SyntaxError or ValueError where ``ast`` cannot read the source, TooDeep where it must not go to LibCST.
     """
@@ -134,62 +151,103 @@ def spans_by_kind(source: str) -> list[list[Span]]:
         if "too many" in str(error.msg):  # nested parentheses, levels of indentation, statically nested blocks
             raise TooDeep from error
         raise
-    lists: list[list[Span]] = [[] for _ in range(KINDS)]
-    stack: list[Any] = [tree]
-    pop, kind_of, order_of, leaves = stack.pop, _KIND.get, _ORDER.get, _LEAVES
+    texts = re.split(r"\r\n?|\n", source)
+    out: list[Lines] = []
+    stack: list[Any] = [*reversed(tree.body)]
     while stack:
-        node = pop()
+        node = stack.pop()
+        first = _first_line(node)
+        if type(node) in _HAVE_BLOCKS:
+            blocks = [block for field in _BLOCKS if (block := getattr(node, field, None))]
+            last = getattr(node, "end_lineno", first)
+            short = _has_short_head(node, first, blocks[0][0], texts)
+            for block in reversed(blocks):
+                stack += reversed(block)
+        else:
+            last = node.end_lineno
+            short = first == last and node.end_col_offset < LONGEST_LINE
+        out.append(Lines(first, last, None if short else _lines_inside(node)))
+    return out
+
+
+def _first_line(node: Any) -> int:
+    line: int = node.pattern.lineno if type(node) is ast.match_case else node.lineno
+    return line
+
+
+def _has_short_head(node: Any, first: int, inner: Any, texts: list[str]) -> bool:
+    """Whether what comes before a node's first block is on one line, as far as that is seen at once."""
+    if getattr(node, "decorator_list", None) or len(texts[first - 1]) >= LONGEST_LINE:
+        return False
+    below = _first_line(inner)
+    if below == first:
+        return True
+    return below == first + 1 and not texts[below - 1][: getattr(inner, "col_offset", 0)].strip()
+
+
+def _lines_inside(node: Any) -> list[list[int]]:
+    lists: list[list[int]] = [[] for _ in _KIND]
+    stack = [node]
+    while stack:
+        node = stack.pop()
         kind_class = type(node)
-        kind = kind_of(kind_class)
+        kind = _KIND.get(kind_class)
         if kind is not None:
-            lists[kind].append((node.lineno, node.end_lineno))
-            if kind_class in leaves:
-                continue
+            lists[kind].append(node.lineno)
         elif kind_class is ast.BoolOp and len(node.values) > LONGEST_BOOLEAN:
             raise TooDeep
-        order = order_of(kind_class)
+        order = _ORDER.get(kind_class)
         for child in reversed(order(node) if order is not None else _generic(node)):
-            if (isinstance(child, ast.AST) and type(child) not in leaves) or type(child) in (
-                ast.Pass,
-                ast.Break,
-                ast.Continue,
-            ):
+            if isinstance(child, ast.AST) and type(child) not in _LEAVES:
                 stack.append(child)
     return lists
 
 
 class PairedLines:
-    """Spans handed out in source order."""
+    """Lines handed out in source order. Raises Mismatch where ``ast`` has other nodes."""
 
-    def __init__(self, spans: list[list[Span]]) -> None:
-        self._spans = [iter(kind) for kind in spans]
+    def __init__(self, lines: list[Lines]) -> None:
+        self._statements = iter(lines)
+        self._inside: list[Iterator[int]] = []
 
-    def span(self, kind: int, node: cst.CSTNode) -> Span:
-        """The span of the next node of that kind; raises Mismatch where ``ast`` has no such node."""
-        span = next(self._spans[kind], None)
-        if span is None:
+    def enter(self, node: cst.CSTNode) -> Lines:
+        """The lines of the next statement, handler or case."""
+        self._check_all_paired()
+        lines = next(self._statements, None)
+        if lines is None:
             raise Mismatch
-        return span
+        self._inside = [iter(kind) for kind in lines.inside or ()]
+        return lines
+
+    def expression(self, kind: int, node: cst.CSTNode) -> int:
+        """The first line of the next expression of that kind in the statement that was entered last."""
+        line = next(self._inside[kind], None)
+        if line is None:
+            raise Mismatch
+        return line
 
     def finish(self) -> None:
-        """Raises Mismatch unless every node was paired."""
-        if any(next(spans, None) is not None for spans in self._spans):
+        """Nothing may be left over."""
+        self._check_all_paired()
+        if next(self._statements, None) is not None:
+            raise Mismatch
+
+    def _check_all_paired(self) -> None:
+        if any(next(kind, None) is not None for kind in self._inside):
             raise Mismatch
 
 
 class LibcstLines:
-    """Spans from LibCST's own positions: ten times slower, and always there."""
+    """Lines from LibCST's own positions: ten times slower, and always there."""
 
     def __init__(self, module: cst.Module) -> None:
         self._positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
 
-    def span(self, kind: int, node: cst.CSTNode) -> Span:
-        """The node's span."""
-        position = self._positions[node]
-        start: int = position.start.line
-        if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-            start = self._positions[node.name].start.line
-        return start, position.end.line
+    def enter(self, node: cst.CSTNode) -> Lines:
+        """The lines of a statement, handler or case."""
+        named = node.name if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else node
+        return Lines(self._positions[named].start.line, self._positions[node].end.line, [])
 
-    def finish(self) -> None:
-        """Nothing to check."""
+    def expression(self, kind: int, node: cst.CSTNode) -> int:
+        """The first line of an expression."""
+        return self._positions[node].start.line

@@ -7,7 +7,8 @@ never the white space, which is most of the tree.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import libcst as cst
@@ -17,14 +18,13 @@ from sgltrace.index.lines import (
     ATTRIBUTE,
     CALL,
     LAMBDA,
-    STATEMENT,
     SUBSCRIPT,
     LibcstLines,
+    Lines,
     Mismatch,
     PairedLines,
-    Span,
     TooDeep,
-    spans_by_kind,
+    lines_of_statements,
 )
 
 _BINARY = {
@@ -45,39 +45,62 @@ _COMPARE = {
 _UNARY = {cst.Not: "not", cst.Minus: "-", cst.Plus: "+", cst.BitInvert: "~"}
 
 
+_WHITE_SPACE = ("SimpleWhitespace", "ParenthesizedWhitespace", "TrailingWhitespace", "EmptyLine", "Newline", "Comment")
+
+
 def parse_source(source: str) -> s.ModuleFacts:
     """The facts of a module. A file that LibCST cannot read gives facts with ``error`` and no statements."""
     try:
-        spans: list[list[Span]] | None = spans_by_kind(source)
+        lines: list[Lines] | None = lines_of_statements(source)
     except TooDeep:
         return s.ModuleFacts([], "nested too deeply")
     except (SyntaxError, ValueError):
-        spans = None  # for the running Python; LibCST may know the syntax
+        lines = None  # for the running Python; LibCST may know the syntax
     try:
-        module = cst.parse_module(source)
+        with _bare_nodes() if lines is not None else contextlib.nullcontext():
+            module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         return s.ModuleFacts([], f"line {error.raw_line}: {error.message.splitlines()[0]}")
     except Exception as error:  # LibCST's native parser raises its own kinds; one odd file must not end the run
         return s.ModuleFacts([], f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     try:
-        if spans is not None:
-            try:
-                paired = PairedLines(spans)
+        if lines is not None:
+            with contextlib.suppress(Mismatch):
+                paired = PairedLines(lines)
                 body = _Converter(paired).body(module.body)
                 paired.finish()
                 return s.ModuleFacts(body)
-            except Mismatch:
-                pass
+            module = cst.parse_module(source)  # with its white space, which positions are counted by
         return s.ModuleFacts(_Converter(LibcstLines(module)).body(module.body))
     except RecursionError:
         return s.ModuleFacts([], "nested too deeply")
 
 
+@contextlib.contextmanager
+def _bare_nodes() -> Iterator[None]:
+    """Has LibCST's parser make less: no white space, which is half of its nodes, and no checks of what it made itself.
+
+    The parser is native code that makes each node by calling the class of that name in ``libcst``.
+    """
+    check, classes = cst.CSTNode.__post_init__, {name: getattr(cst, name) for name in _WHITE_SPACE}
+    cst.CSTNode.__post_init__ = lambda self: None  # type: ignore[method-assign]
+    for name in _WHITE_SPACE:
+        setattr(cst, name, lambda **fields: None)
+    try:
+        yield
+    finally:
+        cst.CSTNode.__post_init__ = check  # type: ignore[method-assign]
+        for name, made in classes.items():
+            setattr(cst, name, made)
+
+
 class _Converter:
     """LibCST nodes to facts, in source order (``lines`` counts on that order)."""
 
-    def __init__(self, lines: PairedLines | LibcstLines) -> None:
+    def __init__(self, lines: PairedLines | LibcstLines | _NoLines) -> None:
         self.lines = lines
+        self.only_line = 0
+        """The line of all expressions of the statement that is being read; 0 where each has to be asked for."""
         self.generator = [False]  # whether the function being read yields, innermost last
         self.expressions: dict[type, Callable[[Any], s.Expr]] = {
             cst.Name: self.name, cst.Attribute: self.attribute, cst.Call: self.call, cst.Subscript: self.subscript,
@@ -109,8 +132,11 @@ class _Converter:
             cst.Match: self.match,
         }  # fmt: skip
 
-    def line(self, kind: int, node: cst.CSTNode) -> int:
-        return self.lines.span(kind, node)[0]
+    def enter(self, node: cst.CSTNode) -> Lines:
+        """The lines of a statement, handler or case, whose head is read next."""
+        lines = self.lines.enter(node)
+        self.only_line = lines.first if lines.inside is None else 0
+        return lines
 
     # --- expressions ---
 
@@ -129,11 +155,11 @@ class _Converter:
         return s.Const(False) if value == "False" else s.Name(value)
 
     def attribute(self, node: cst.Attribute) -> s.Expr:
-        line = self.line(ATTRIBUTE, node)
+        line = self.only_line or self.lines.expression(ATTRIBUTE, node)
         return s.Attr(self.expr(node.value), node.attr.value, line)
 
     def call(self, node: cst.Call) -> s.Expr:
-        line = self.line(CALL, node)
+        line = self.only_line or self.lines.expression(CALL, node)
         func = self.expr(node.func)
         return s.Call(func, [self.arg(arg) for arg in node.args], line)
 
@@ -142,7 +168,7 @@ class _Converter:
         return s.Arg(name, self.expr(node.value))
 
     def subscript(self, node: cst.Subscript) -> s.Expr:
-        line = self.line(SUBSCRIPT, node)
+        line = self.only_line or self.lines.expression(SUBSCRIPT, node)
         value = self.expr(node.value)
         parts = [self.index(element.slice) for element in node.slice]  # type: ignore[arg-type]
         last = node.slice[-1]
@@ -233,7 +259,7 @@ class _Converter:
         return s.Cond(body, test, self.expr(node.orelse))
 
     def lambda_(self, node: cst.Lambda) -> s.Expr:
-        line = self.line(LAMBDA, node)
+        line = self.only_line or self.lines.expression(LAMBDA, node)
         params = self.params(node.params)
         return s.Lambda(params, self.expr(node.body), line)
 
@@ -275,7 +301,7 @@ class _Converter:
                 parsed = cst.parse_expression(value.value.strip())
             except Exception:  # prose in an annotation: it names no type
                 return value
-            return _Converter(_NoLines()).expr(parsed)  # type: ignore[arg-type]
+            return _Converter(_NoLines()).expr(parsed)
         if isinstance(value, s.Sub):
             literal = isinstance(value.value, s.Name) and value.value.id == "Literal"
             return value if literal else s.Sub(value.value, self.quoted(value.index), value.line)
@@ -307,7 +333,7 @@ class _Converter:
 
     def small_statements(self, nodes: Sequence[cst.BaseSmallStatement], out: list[s.Stmt]) -> None:
         for node in nodes:
-            line = self.line(STATEMENT, node)
+            line = self.enter(node).first
             if type(node) is cst.Import:
                 for alias in node.names:
                     out.append(s.Import(_dotted(alias.name), _asname(alias), line))
@@ -365,7 +391,7 @@ class _Converter:
         return s.ImportFrom(module, len(node.relative), names, line)
 
     def if_(self, node: cst.If) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         test = self.expr(node.test)
         body = self.block(node.body)
         orelse: list[s.Stmt] = []
@@ -376,20 +402,20 @@ class _Converter:
         return s.If(test, body, orelse, line)
 
     def for_(self, node: cst.For) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         target = self.expr(node.target)
         iterated = self.expr(node.iter)
         body = self.block(node.body)
         return s.For(target, iterated, body, self.block(node.orelse.body) if node.orelse else [], line)
 
     def while_(self, node: cst.While) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         test = self.expr(node.test)
         body = self.block(node.body)
         return s.While(test, body, self.block(node.orelse.body) if node.orelse else [], line)
 
     def with_(self, node: cst.With) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         items = []
         for item in node.items:
             value = self.expr(item.item)
@@ -397,10 +423,11 @@ class _Converter:
         return s.With(items, self.block(node.body), line)
 
     def try_(self, node: cst.Try | cst.TryStar) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         body = self.block(node.body)
         handlers = []
         for handler in node.handlers:
+            self.enter(handler)
             caught = self.optional(handler.type)
             name = cst.ensure_type(handler.name.name, cst.Name).value if handler.name else None
             handlers.append(s.Handler(caught, name, self.block(handler.body)))
@@ -421,7 +448,7 @@ class _Converter:
         return s.Param(node.name.value, annotation, self.optional(node.default), kind)
 
     def function(self, node: cst.FunctionDef) -> s.Stmt:
-        line, end_line = self.lines.span(STATEMENT, node)
+        lines = self.enter(node)
         decorators = [self.expr(d.decorator) for d in node.decorators]
         self.type_parameters(node.type_parameters)
         params = self.params(node.params)
@@ -435,19 +462,19 @@ class _Converter:
             decorators,
             returns,
             body,
-            line,
-            end_line,
+            lines.first,
+            lines.last,
             node.asynchronous is not None,
             generator,
         )
 
     def class_(self, node: cst.ClassDef) -> s.Stmt:
-        line, end_line = self.lines.span(STATEMENT, node)
+        lines = self.enter(node)
         decorators = [self.expr(d.decorator) for d in node.decorators]
         self.type_parameters(node.type_parameters)
         bases = [s.Star(self.expr(a.value)) if a.star else self.expr(a.value) for a in node.bases]
         keywords = [self.arg(a) for a in node.keywords]
-        return s.Class(node.name.value, bases, keywords, decorators, self.block(node.body), line, end_line)
+        return s.Class(node.name.value, bases, keywords, decorators, self.block(node.body), lines.first, lines.last)
 
     def type_parameters(self, node: cst.TypeParameters | None) -> None:
         for param in node.params if node else ():
@@ -457,10 +484,11 @@ class _Converter:
                 self.expr(param.default)
 
     def match(self, node: cst.Match) -> s.Stmt:
-        line = self.line(STATEMENT, node)
+        line = self.enter(node).first
         subject = self.expr(node.subject)
         cases = []
         for case in node.cases:
+            self.enter(case)
             values: list[s.Expr] = []
             names: list[str] = []
             self.pattern(case.pattern, values, names)
@@ -504,8 +532,11 @@ class _Converter:
 class _NoLines:
     """For a quoted annotation: its nodes are on no line of their own."""
 
-    def span(self, kind: int, node: cst.CSTNode) -> tuple[int, int]:
-        return 0, 0
+    def enter(self, node: cst.CSTNode) -> Lines:
+        raise NotImplementedError("an annotation has no statements")
+
+    def expression(self, kind: int, node: cst.CSTNode) -> int:
+        return 0
 
 
 def _dotted(node: cst.BaseExpression) -> str:
