@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from sgltrace.coupling import universe as u
 from sgltrace.coupling.discover import derive_predicates, predicates_of
-from sgltrace.coupling.facts import Facts
+from sgltrace.coupling.facts import Facts, class_defaults
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example
 from sgltrace.coupling.scan import scan
@@ -72,6 +72,7 @@ def universe(example: Example) -> u.Universe:
     derive_predicates([fns[i] for i in sorted(fns)], predicates)
     bases = {name: tuple(last_name(base) or "" for base in node.bases) for name, node in classes.items()}
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
+    made.defaults = {name: class_defaults(node) for name, node in classes.items()}
     for function in sorted(fns):
         fn = fns[function]
         made.add(scan(function, fn.params, fn.body(), fn.cls, predicates, None, FIELD_CLASSES))

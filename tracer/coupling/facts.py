@@ -133,5 +133,14 @@ def annotation_class(node: s.Expr | None) -> str | None:
     return None
 
 
+def class_defaults(node: s.Class) -> dict[str, s.Expr]:
+    """What the annotated fields of a class are where nothing sets them."""
+    return {
+        statement.target.id: statement.value
+        for statement in node.body
+        if isinstance(statement, s.AnnAssign) and isinstance(statement.target, s.Name) and statement.value is not None
+    }
+
+
 Item = Access | Branch | Call | Mention | Refusal | Stride
 """Something that was found at a line."""

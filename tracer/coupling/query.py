@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sgltrace.coupling.facts import Access, Call
-from sgltrace.coupling.point import Site
+from sgltrace.coupling.point import Found, Site
 from sgltrace.coupling.regime import PLAIN, SPEC
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.wording import show
@@ -13,6 +13,11 @@ from sgltrace.index import syntax as s
 
 BATCHES = ("scheduler_batch", "worker_batch", "forward_batch")
 DRAFTS = ("draft_input", "draft_extend_input", "spec_input")
+
+
+def on_path(universe: Universe, items: Iterable[Found], path: str) -> list[Found]:
+    """Those of some findings that happen on a path."""
+    return [i for i in items if path in universe.paths_of(i.function) and getattr(i, "path", None) in (None, path)]
 
 
 def is_reset(access: Access) -> bool:
@@ -183,6 +188,16 @@ def decides(universe: Universe, function: str, lines: Iterable[int]) -> list[Sit
     if facts is None:
         return []
     return [Site(function, b.line, f"decides by {show(b.test)}", 6) for b in facts.branches if b.line in wanted]
+
+
+def predicates_in(universe: Universe, function: str) -> list[Site]:
+    """The functions that only return a condition on speculation, and that a function asks."""
+    known = universe.predicates.derived
+    return [
+        Site(callee, universe.fns[callee].line, "says whether the process speculates", 4)
+        for callee in sorted(universe.callees.get(function, ()))
+        if universe.fns[callee].name in known
+    ]
 
 
 def comes_from(node: s.Expr, names: frozenset[str], local: dict[str, s.Expr], depth: int = 0) -> bool:

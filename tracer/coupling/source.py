@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from sgltrace.coupling import universe as u
 from sgltrace.coupling.discover import derive_predicates, predicates_of
-from sgltrace.coupling.facts import annotation_class
+from sgltrace.coupling.facts import annotation_class, class_defaults
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.scan import deep, scan
 from sgltrace.coupling.sides import sort
@@ -33,6 +33,7 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     predicates = predicates_of(fns.values(), {n: c.node for n, c in classes.items()}, vocabulary)
     predicates.algorithm_fields |= fields
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
+    made.defaults = {name: class_defaults(c.node) for name, c in sorted(classes.items()) if made.role(name) is not None}
     patterns = frozenset(p for table in vocabulary.coupling.values() for p in table.get("classes", ()))
     wanted = {f.id for f in program.functions.values()}
     args = vocabulary.spec.args_classes

@@ -93,6 +93,8 @@ class Universe:
     """Generator functions: what ``contextlib.contextmanager`` wraps."""
     scheduler_classes: tuple[str, ...] = ()
     """The scheduler's class and those it is mixed from."""
+    defaults: dict[str, dict[str, s.Expr]] = field(default_factory=dict)
+    """What the fields of tracked classes are where nothing sets them: class to fields."""
     width_calls: frozenset[str] = frozenset()
     """The names of functions that return a speculative width."""
     width_fields: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -169,6 +171,13 @@ class Universe:
                     return self._roles[name]
             level = [b for name in level for b in self.bases.get(name, ()) if b and b not in seen]
             seen |= set(level)
+        return None
+
+    def default(self, role: str, name: str) -> s.Expr | None:
+        """What a field of a role's objects is where nothing sets it, as their class says."""
+        for cls in sorted(self.defaults):
+            if self.role(cls) == role and name in self.defaults[cls]:
+                return self.defaults[cls][name]
         return None
 
     def held_by(self, role: str) -> list[Access]:

@@ -37,7 +37,7 @@ class ConfigGate(Rule):
             },
             producers=("start:ServerArgs.check",),
             consumers=("scheduler:Scheduler.pick",),
-            severity={"v1": "soft", "v2": "soft"},
+            severity={"v1": "none", "v2": "none"},
         ),
     )
     negative = (
@@ -162,7 +162,7 @@ class ConfigGate(Rule):
                 or feature in universe.vocabulary.spec.overlap_fields
             ):
                 continue
-            reason = "the configuration is refused as long as the process has an algorithm, off steps or not"
+            reason = "such a process does not start: no step of it, on or off, has the feature"
             yield Finding(
                 kind=self.kind,
                 title=f"Speculation with {feature} is refused",
@@ -174,7 +174,7 @@ class ConfigGate(Rule):
                     "sometimes speculates is refused too."
                 ),
                 refactor="Lift the gate where the on step supports it; off steps need nothing.",
-                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+                verdicts=dict.fromkeys("ABC", (NONE, reason)),
                 condition=feature,
                 fields=[f"ServerArgs.{feature}"],
             )
@@ -210,7 +210,7 @@ class ConfigGate(Rule):
                 "stay off in off steps."
             ),
             refactor="None for correctness; off steps do without these features.",
-            verdicts=dict.fromkeys("ABC", (SOFT, "off steps do without these features")),
+            verdicts=dict.fromkeys("ABC", (NONE, "no step turns them on again: off steps do without them, too")),
             fields=sorted({f"ServerArgs.{t.field}" for t in turned}),
             weight=1,
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import decides
+from sgltrace.coupling.regime import BATCH, PLAIN
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -54,12 +55,15 @@ class Disaggregation(Rule):
         writes = [a for a in writes if universe.fn(a).name != "__init__"]
         reads = list(universe.read(names))
         made = [a for a in universe.written(infos) if a.function in inside]
-        sent = [a for a in universe.read(infos) if a.function in inside]
+        relayed = infos | universe.vocabulary.spec.result_fields
+        sent = [a for a in universe.read(relayed) if a.function in inside]
         branches = [b for b in universe.branches if b.function in inside]
         if (writes or sent) and (reads or made):
+            bare = [a for a in sent if a.how != "test" and a.scope != BATCH and a.regime != PLAIN]
             reason = (
-                "the first decode step starts from the draft state that prefill sent: an off step first "
-                "must still install one"
+                "what prefill sends is read off the draft state without asking for one: without a draft it raises"
+                if bare
+                else "a prefill without a draft sends none: decode starts from another request's draft state"
             )
             yield Finding(
                 kind=self.kind,
@@ -79,7 +83,11 @@ class Disaggregation(Rule):
                     "stores it in the relay. Both ends must run with the same algorithm and widths."
                 ),
                 refactor="Keep building the draft state on arrival, whatever the first step is.",
-                verdicts={"A": (HARD, reason), "B": (SOFT, reason), "C": (NONE, "the worker starts from it as before")},
+                verdicts={
+                    "A": (HARD if bare else SOFT, reason),
+                    "B": (SOFT, reason),
+                    "C": (NONE, "the worker starts from it as before"),
+                },
                 condition="PD disaggregation",
                 fields=[f"Req.{n}" for n in sorted(names)],
                 weight=3,
@@ -100,7 +108,13 @@ class Disaggregation(Rule):
                 title="The draft's KV pool is registered for transfer beside the target's",
                 producers=sites(bound, writes_of, 4)
                 + [of(fn, "hands the draft's pool to the transfer", 5) for fn in makers],
-                consumers=sites(used, reads_of, 5),
+                consumers=sites(used, reads_of, 5)
+                + [
+                    of(universe.fns[c], "is made with sizes of the draft", 4)
+                    for fn in makers
+                    for c in universe.callees.get(fn.id, ())
+                    if c in inside and universe.fns[c].name == "__init__"
+                ],
                 binding_time="process start",
                 why=(
                     "KV of the draft is sent with the target's by the same slots. What off steps leave "

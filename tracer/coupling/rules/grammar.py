@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
-from sgltrace.coupling.query import by_regime, calls_on, spec_writes, step_reads, targets
+from sgltrace.coupling.query import by_regime, calls_on, predicates_in, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -102,6 +102,7 @@ class Grammar(Rule):
                 weight=3,
             )
         yield from self._mask(universe, names)
+        yield from self._given_up(universe)
 
     def _mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
         writes = [
@@ -137,6 +138,47 @@ class Grammar(Rule):
             fields=["SamplingBatchInfo.vocab_mask"],
             weight=2,
         )
+
+    def _given_up(self, universe: Universe) -> Iterator[Finding]:
+        """Scheduler functions that return a decision from both the regime and the grammar."""
+        flags = universe.fields("sampling", "grammar")
+        advanced = step_reads(universe, flags, (SCHEDULER,))
+        for function, facts in sorted(universe.facts.items()):
+            fn = universe.fns[function]
+            if fn.side != SCHEDULER or not fn.per_step:
+                continue
+            asked = [a for a in facts.accesses if not a.write and a.field in flags and a.regime == "spec"]
+            if not asked or not facts.returns or (not any(b.reading.known for b in facts.branches) and not asked):
+                continue
+            users = [c for c in sorted(universe.callers.get(function, ())) if c in universe.fns]
+            if not users or any(a.write and a.how != "keyword" for a in facts.accesses):
+                continue
+            reason = "the decision is made for a speculative batch with a grammar; an off step of it would not need it"
+            yield Finding(
+                kind=self.kind,
+                title="Overlap is given up for speculation with a grammar",
+                producers=[*sites(asked, reads_of, 5), *predicates_in(universe, function)],
+                consumers=[
+                    *sites(asked, reads_of, 5),
+                    *(
+                        site(c, "acts by the decision", 5)
+                        for c in universe.calls.get(fn.name, ())
+                        if function in universe.callees.get(c.function, ())
+                    ),
+                    *sites([a for a in advanced if a.regime == "spec"], reads_of, 2),
+                ],
+                binding_time="per step",
+                why=(
+                    "A batch with a grammar is not overlapped with the next while the process "
+                    "speculates, off steps included."
+                ),
+                refactor="Ask whether the batch's last step was speculative.",
+                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+                condition="grammar in use",
+                only=("v2",),
+                weight=1,
+            )
+            return
 
 
 def _on(universe: Universe, calls: list[Call], path: str) -> bool:

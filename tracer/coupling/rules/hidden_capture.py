@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import is_copy, start_writes, step_reads, targets
+from sgltrace.coupling.query import is_copy, on_path, start_writes, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import OUTSIDE, SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -49,6 +49,7 @@ class HiddenCapture(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Who sets the mode, at start and for each stage, and who keeps hidden states by it."""
+        yield from self._returned(universe)
         fields = universe.fields("hidden_capture")
         outputs = universe.fields("hidden_capture", "outputs")
         writes = [a for a in universe.written(fields) if universe.fn(a).side == WORKER and universe.fn(a).per_step]
@@ -86,7 +87,6 @@ class HiddenCapture(Rule):
             fields=sorted({universe.field_name(a) for a in writes}),
             weight=4,
         )
-        yield from self._returned(universe)
         aux = [a for a in at_start if a.regime == "spec"]
         layers = [
             c
@@ -132,7 +132,8 @@ class HiddenCapture(Rule):
         ]
         if not (unset or rows) or not (kept or reads):
             return
-        reason = "rows of a speculative result are laid out by draft token: request i does not own row i"
+        reason = "the worker has unset the wish: hidden states of the off step's token are not returned"
+        kept_wish = (NONE, "the wish stays on the batch, and a plain result has the row that the scheduler takes")
         yield Finding(
             kind=self.kind,
             title="Hidden states that a client asked for are unset, or laid out by draft token",
@@ -145,7 +146,10 @@ class HiddenCapture(Rule):
                 "i."
             ),
             refactor="Keep the wish on the batch, and take rows by the result's stride.",
-            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (SOFT, reason)},
+            verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+            by_path={
+                p: dict.fromkeys("ABC", kept_wish) for p in sorted(universe.paths) if not on_path(universe, unset, p)
+            },
             condition="hidden states requested",
             fields=["ScheduleBatch.return_hidden_states"],
             weight=1,

@@ -67,6 +67,20 @@ class KvAlloc(Rule):
             consumers=("worker:EAGLEWorker.widen",),
             severity={"v1": "hard", "v2": "hard"},
         ),
+        Example(
+            {
+                "worker": """
+                    class EAGLEWorker:
+                        def borrow(self, batch: ScheduleBatch):
+                            before = batch.token_to_kv_pool_allocator.backup_state()
+                            batch.out_cache_loc = batch.token_to_kv_pool_allocator.alloc(self.speculative_num_steps)
+                            batch.token_to_kv_pool_allocator.restore_state(before)
+                """,
+            },
+            producers=("worker:EAGLEWorker.borrow",),
+            consumers=("worker:EAGLEWorker.borrow",),
+            severity={"v1": "none", "v2": "none"},
+        ),
     )
     negative = (
         Example(
@@ -99,7 +113,6 @@ class KvAlloc(Rule):
             fields = {a.field for a in found}
             if len(fields) < 2 or not fields & slots:
                 continue
-            universe.fns[function]
             facts = universe.facts[function]
             plain = [a for a in facts.accesses if a.write and a.regime == PLAIN]
             guards = [b for b in facts.branches if b.line in {a.via for a in plain}]
@@ -202,30 +215,31 @@ class KvAlloc(Rule):
         ]
         slots = universe.fields("kv_alloc", "slots")
         users = [f for f in found if any(a.field in slots for a in universe.facts[f.id].accesses)]
-        if not users:
-            return
         names = universe.vocabulary.names
-        producers = [
-            item
-            for fn in users
-            for item in sites([a for a in universe.facts[fn.id].accesses if a.write and a.field in slots], writes_of, 5)
+        given_back = [
+            call
+            for method in sorted(names("kv_alloc", "release"))
+            for call in universe.calls.get(method, ())
+            if call.owner in names("kv_alloc", "allocators") and universe.fn(call).side == WORKER
         ]
-        producers += [of(fn, "reserves slots for a draft's width", 5) for fn in users]
-        consumers = sites(step_reads(universe, slots, (WORKER,)), reads_of, 4)
-        for method in sorted(names("kv_alloc", "release")):
-            for call in universe.calls.get(method, ()):
-                if call.owner in names("kv_alloc", "allocators") and universe.fn(call).side == WORKER:
-                    consumers.append(site(call, "gives back the slots of rejected tokens", 5))
-        reason = "the slot of the off step's token is reserved only inside draft and verify, for their widths"
+        undone = {c.function for c in given_back if c.name in names("kv_alloc", "restore")}
+        reads = sites(step_reads(universe, slots, (WORKER,)), reads_of, 4)
+        freed = [site(c, "gives slots back", 5) for c in given_back]
+        if borrowed := [f for f in users if f.id in undone]:
+            yield self._borrowed(universe, borrowed, [*freed, *reads])
+        kept = [f for f in users if f.id not in undone]
+        if not kept:
+            return
+        reason = "the slot of the off step's token is reserved only inside the worker, for the width of its own step"
         yield Finding(
             kind=self.kind,
             title="The worker reserves and frees the step's slots itself",
-            producers=producers,
-            consumers=consumers,
+            producers=_reserving(universe, kept, "reserves slots for a draft's width"),
+            consumers=reads + freed,
             binding_time="per step",
             why=(
-                "Draft slots are reserved and restored, verify slots reserved for every draft token and freed for the "
-                "rejected ones, all inside the worker. A plain step that skips both has no slot for its token."
+                "Slots are reserved for every draft token, and freed for the rejected ones, inside the worker. A plain "
+                "step that runs none of it has no slot for its token."
             ),
             refactor="Reserve one slot for each request in the off step, and write it into the request-to-token table.",
             verdicts={
@@ -233,11 +247,35 @@ class KvAlloc(Rule):
                 "B": (HARD, reason),
                 "C": (NONE, "verify reserves and frees by its own width"),
             },
-            formula="draft: bs * topk * num_steps, restored; verify: bs * num_draft_tokens, rejected ones freed",
+            formula="bs * num_draft_tokens, rejected ones freed",
             fields=["ScheduleBatch.out_cache_loc"],
-            only=("v1", "v2"),
             weight=6,
         )
+
+    def _borrowed(self, universe: Universe, users: list[Fn], consumers: list[Site]) -> Finding:
+        """Slots that are reserved, and given back by the same function."""
+        reason = "nothing of it is outstanding between two steps: an off step reserves from a clean state"
+        return Finding(
+            kind=self.kind,
+            title="The draft's slots are taken and given back inside one step",
+            producers=_reserving(universe, users, "reserves slots for the draft, and restores the allocator"),
+            consumers=consumers,
+            binding_time="per step",
+            why=(
+                "The state of the allocator is kept before the draft's slots are reserved and restored after. Table "
+                "entries past the committed length hold stale slots, which the next allocation overwrites."
+            ),
+            refactor="None; an off step must not restore the allocator to an older state.",
+            verdicts=dict.fromkeys("ABC", (NONE, reason)),
+            formula="draft: bs * topk * num_steps, restored",
+            fields=["ScheduleBatch.out_cache_loc"],
+        )
+
+
+def _reserving(universe: Universe, functions: list[Fn], what: str) -> list[Site]:
+    slots = universe.fields("kv_alloc", "slots")
+    writes = [a for fn in functions for a in universe.facts[fn.id].accesses if a.write and a.field in slots]
+    return sites(writes, writes_of, 5) + [of(fn, what, 5) for fn in functions]
 
 
 def _allocates(universe: Universe, fn: Fn) -> bool:

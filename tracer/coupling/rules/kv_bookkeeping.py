@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access, Item
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, plain_writes, spec_writes, step_reads, targets
+from sgltrace.coupling.query import call_line, callers, decides, on_path, plain_writes, spec_writes, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -154,6 +154,7 @@ class KvBookkeeping(Rule):
         reads = step_reads(universe, names, (SCHEDULER, WORKER))
         consumers = sites(reads, reads_of, 4) + sites(plain, writes_of, 3)
         reason = "steps that do not count are not evicted in time: sliding-window slots are freed later"
+        kept = dict.fromkeys("ABC", (NONE, "the scheduler prepares every step of the process so, off steps included"))
         yield Finding(
             kind=self.kind,
             title="The step counter that evicts sliding-window KV is advanced by speculation's own code",
@@ -167,6 +168,11 @@ class KvBookkeeping(Rule):
             ),
             refactor="Count the step and evict in the off step too.",
             verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "the preparation still runs")},
+            by_path={
+                path: kept
+                for path in sorted(universe.paths)
+                if not any(universe.fn(a).in_worker for a in on_path(universe, spec, path))
+            },
             condition="sliding-window models",
             fields=[f"Req.{a.field}" for a in spec],
             weight=2,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import held_by, paths_of, spec_writes, step_reads
+from sgltrace.coupling.facts import Access
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Judgement, sites
+from sgltrace.coupling.query import held_by, is_reset, on_path, spec_writes, step_reads
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
+from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.index import syntax as s
+
+RESULTS = ("logits_output", "result", None)
 
 
 class Logprob(Rule):
@@ -63,13 +68,6 @@ class Logprob(Rule):
         own = [a for a in held_by(universe, spec, ("request",), unknown=False) if universe.fn(a).side == WORKER]
         if not spec or not (kept or gated):
             return
-        reason = (
-            "the scheduler's branch asks for no algorithm, and the worker's is not run: the token has no "
-            "log-probability"
-        )
-        layout = "the layout of log-probabilities follows the accepted tokens: a plain result must follow it"
-        lost = {"A": (SOFT, reason), "B": (SOFT, reason)}
-        done = (NONE, "verify stores them")
         yield Finding(
             kind=self.kind,
             title="Log-probabilities are put on the requests by the worker or by the scheduler",
@@ -82,9 +80,44 @@ class Logprob(Rule):
                 "where the process has no algorithm. Lists then get out of step with the tokens."
             ),
             refactor="Store the off step's log-probabilities in the same place as those of accepted tokens.",
-            verdicts={**lost, "C": done} if plain else {"A": (SOFT, layout), "B": (SOFT, layout), "C": done},
-            by_path=dict.fromkeys(paths_of(universe, [a.function for a in own]), lost),
+            verdicts={},
+            by_path={p: self._verdicts(universe, p, spec, kept, own) for p in sorted(universe.paths)},
             condition="logprobs requested",
             fields=sorted({universe.field_name(a) for a in (*spec, *plain)}),
             weight=3 + bool(own),
         )
+
+    @staticmethod
+    def _verdicts(
+        universe: Universe, path: str, spec: list[Access], kept: list[Access], own: list[Access]
+    ) -> dict[str, Judgement]:
+        """What an off step's log-probabilities meet on a path."""
+        made = [a for a in on_path(universe, spec, path) if not is_reset(a) and universe.role(a.cls) in RESULTS]
+        if on_path(universe, own, path):
+            worst = (
+                SOFT,
+                "the worker puts them on the requests, and the scheduler does not: the token has no log-probability",
+            )
+        elif not made:
+            return dict.fromkeys("ABC", (NONE, "no step of this path hands on log-probabilities of its own"))
+        elif any(_of_row(universe, a) for a in on_path(universe, kept, path)):
+            worst = HARD, "the scheduler takes a row of accepted tokens for each request, and a plain result has none"
+        else:
+            worst = SOFT, "the layout of log-probabilities follows the accepted tokens: a plain result must follow it"
+        return {"A": worst, "B": worst, "C": (NONE, "verify stores them")}
+
+
+def _of_row(universe: Universe, access: Access) -> bool:
+    """Whether a write takes an element of what is itself one row of a table."""
+    if access.value is None:
+        return False
+    taken = {
+        part.value.id for part in s.descend(access.value) if isinstance(part, s.Sub) and isinstance(part.value, s.Name)
+    }
+    return any(
+        isinstance(statement, s.Assign)
+        and isinstance(statement.value, s.Sub)
+        and not isinstance(statement.value.index, s.Slice)
+        and any(isinstance(t, s.Name) and t.id in taken for t in statement.targets)
+        for statement in deep(universe.fn(access).body())
+    )

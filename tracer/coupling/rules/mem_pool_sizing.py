@@ -13,6 +13,8 @@ from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
 
+POOLS = ("request_pool", "kv_allocator")
+
 
 class MemPoolSizing(Rule):
     """What is sized once, for the wider of the two steps."""
@@ -120,6 +122,11 @@ class MemPoolSizing(Rule):
         reads = [a for a in universe.read(names) if not universe.is_args(universe.fn(a))]
         consumers = _made(universe, set(sizing)) + sites([a for a in reads if a.function in sizing], reads_of, 4)
         consumers += sites([a for a in reads if universe.fn(a).cls in universe.scheduler_classes], reads_of, 3)
+        consumers += sites(
+            [a for a in universe.read({"size"}) if universe.role(a.cls) in POOLS and universe.fn(a).at_start],
+            "goes by the size of a pool",
+            4,
+        )
         if not functions or not consumers:
             return
         yield Finding(

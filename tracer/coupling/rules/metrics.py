@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides
+from sgltrace.coupling.facts import Access, Call
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, on_path
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.index import syntax as s
 
 
 class Metrics(Rule):
@@ -96,6 +98,7 @@ class Metrics(Rule):
                 fields=sorted({universe.field_name(a) for a in counts}),
                 weight=3,
             )
+            yield from self._none_added(universe, counts)
         requests = [
             a
             for a in universe.written(names)
@@ -124,6 +127,49 @@ class Metrics(Rule):
                 verdicts=dict.fromkeys("ABC", (SOFT, "the ratio no longer is tokens over steps")),
                 fields=sorted({f"Req.{a.field}" for a in requests}),
                 weight=1,
+            )
+
+    def _none_added(self, universe: Universe, counts: list[Access]) -> Iterator[Finding]:
+        """Fields of a result that are None unless a worker sets them, and that are added to a counter."""
+        counting = {a.function: universe.fn(a) for a in counts}
+        added: dict[str, list[Call]] = defaultdict(list)
+        for fn in counting.values():
+            for call in universe.calls.get(fn.name, ()):
+                if fn.id in universe.callees.get(call.function, ()) and universe.fn(call).side == SCHEDULER:
+                    for arg in call.node.args:
+                        if isinstance(arg.value, s.Attr):
+                            added[arg.value.attr].append(call)
+        for name, calls in sorted(added.items()):
+            writes = [a for a in universe.written({name}) if universe.role(a.cls) == "result"]
+            default = universe.default("result", name)
+            if not writes or not isinstance(default, s.Const) or default.value is not None:
+                continue
+            bare = (HARD, f"the target worker's result leaves {name} None, and adding it raises")
+            filled = (SOFT, "the scheduler fills it in before it adds it: averages are diluted by off steps")
+            yield Finding(
+                kind=self.kind,
+                title=f"Every result's {name} is added to the counters, and only speculation sets it",
+                producers=sites(writes, writes_of, 5) + [of(fn, "adds it to a counter", 5) for fn in counting.values()],
+                consumers=sites(calls, "has the step counted", 6)
+                + sites([a for a in universe.read({c.field for c in counts}) if a.how == "divisor"], reads_of, 4),
+                binding_time="per step",
+                why=(
+                    f"In a process with an algorithm the scheduler adds {name} of every decode result to its counters. "
+                    "The field of a result is None unless somebody sets it."
+                ),
+                refactor="Give the field a number by default, or count only results of speculative steps.",
+                verdicts={},
+                by_path={
+                    path: {
+                        "A": filled if any(not universe.fn(a).in_worker for a in here) else bare,
+                        "B": (SOFT, "a bypass in the worker sets it itself"),
+                        "C": (NONE, "verify sets it"),
+                    }
+                    for path in sorted(universe.paths)
+                    for here in [on_path(universe, writes, path)]
+                },
+                fields=[f"GenerationBatchResult.{name}"],
+                weight=3,
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import by_regime, calls_on, comes_from, paths_of, step_reads, targets
+from sgltrace.coupling.query import by_regime, callers, calls_on, comes_from, on_path, paths_of, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of
@@ -57,6 +57,7 @@ class Sampling(Rule):
         """The penalties, then verify's own sampling."""
         yield from self._penalties(universe)
         yield from self._own_sampling(universe)
+        yield from self._adjusted(universe)
 
     def _penalties(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("sampling", "penalties")
@@ -127,6 +128,57 @@ class Sampling(Rule):
             condition="sampling other than greedy",
             only=paths_of(universe, [a.function for a in spec]),
             weight=2,
+        )
+
+    def _adjusted(self, universe: Universe) -> Iterator[Finding]:
+        """What the plain sampler does to logits before it samples, and verify does too, or not, path by path."""
+        names = universe.fields("sampling", "adjust")
+        classes = universe.vocabulary.names("sampling", "classes")
+        plain = [
+            a for a in step_reads(universe, names, (TARGET, SCHEDULER)) if universe.is_a(universe.fn(a).cls, classes)
+        ]
+        samples = [
+            a
+            for a in step_reads(universe, universe.fields("sampling", "parameters") | names, (WORKER,))
+            if universe.fn(a).in_worker and not universe.elsewhere(universe.fn(a))
+        ]
+        if not plain or not samples:
+            return
+        asked = {a.field for a in plain}
+        by_path = {}
+        for path in sorted(universe.paths):
+            here = {a.field for a in on_path(universe, samples, path)}
+            missing = sorted(asked - here)
+            reason = (
+                f"verify leaves out {', '.join(missing)}, the plain sampler does not: the distribution changes"
+                if missing
+                else "verify adjusts logits as the plain sampler does"
+            )
+            by_path[path] = dict.fromkeys("AB", (SOFT if missing else NONE, reason)) | {
+                "C": (NONE, "verify samples as before")
+            }
+        yield Finding(
+            kind=self.kind,
+            title="Biases and processors are applied to logits by the plain sampler, and by verify on its own",
+            producers=sites(samples, reads_of, 5),
+            consumers=sites(plain, reads_of, 4)
+            + [
+                of(caller, "samples a plain step", 3)
+                for fn in {a.function: universe.fn(a) for a in plain}.values()
+                for caller in callers(universe, fn)
+                if caller.per_step and caller.side == TARGET
+            ],
+            binding_time="per step",
+            why=(
+                f"The plain sampler asks for {', '.join(sorted(asked))}. Where verify does not, a request that uses "
+                "them is sampled from one distribution in on steps and from another in off steps."
+            ),
+            refactor="Apply the same adjustments in verify, or document the change.",
+            verdicts={},
+            by_path=by_path,
+            condition="logit bias or custom logit processors in use",
+            fields=sorted({universe.field_name(a) for a in plain}),
+            weight=1,
         )
 
 

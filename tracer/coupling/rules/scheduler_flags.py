@@ -1,11 +1,11 @@
-"""Scheduler flags: overlap scheduling, which the algorithm switches, and gives up for a batch."""
+"""Scheduler flags: overlap scheduling, which the algorithm switches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import NONE, SOFT, Finding, site, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, sites
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -54,9 +54,8 @@ class SchedulerFlags(Rule):
     )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
-        """The flag that the arguments set, and the batches for which overlap is given up."""
+        """The flag that the arguments set."""
         yield from self._switched(universe)
-        yield from self._given_up(universe)
 
     def _switched(self, universe: Universe) -> Iterator[Finding]:
         """The overlap flag that the configuration sets by the algorithm."""
@@ -88,42 +87,6 @@ class SchedulerFlags(Rule):
             by_path={"v1": dict.fromkeys("ABC", (SOFT, reason))},
             weight=2,
         )
-
-    def _given_up(self, universe: Universe) -> Iterator[Finding]:
-        """Scheduler functions that return a decision from both the regime and the grammar."""
-        flags = universe.fields("sampling", "grammar")
-        for function, facts in sorted(universe.facts.items()):
-            fn = universe.fns[function]
-            if fn.side != SCHEDULER or not fn.per_step:
-                continue
-            asked = [a for a in facts.accesses if not a.write and a.field in flags and a.regime == "spec"]
-            if not asked or not facts.returns or (not any(b.reading.known for b in facts.branches) and not asked):
-                continue
-            users = [c for c in sorted(universe.callers.get(function, ())) if c in universe.fns]
-            if not users or any(a.write and a.how != "keyword" for a in facts.accesses):
-                continue
-            reason = "the decision is made for a speculative batch with a grammar; an off step of it would not need it"
-            yield Finding(
-                kind=self.kind,
-                title="Overlap is given up for speculation with a grammar",
-                producers=sites(asked, reads_of, 5),
-                consumers=[
-                    site(c, "acts by the decision", 5)
-                    for c in universe.calls.get(fn.name, ())
-                    if function in universe.callees.get(c.function, ())
-                ],
-                binding_time="per step",
-                why=(
-                    "A batch with a grammar is not overlapped with the next while the process "
-                    "speculates, off steps included."
-                ),
-                refactor="Ask whether the batch's last step was speculative.",
-                verdicts=dict.fromkeys("ABC", (SOFT, reason)),
-                condition="grammar in use",
-                only=("v2",),
-                weight=1,
-            )
-            return
 
 
 def _near_config(universe: Universe, access: Access) -> bool:

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access, Branch
 from sgltrace.coupling.point import SOFT, Finding, Site, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, paths_of, reads_after
+from sgltrace.coupling.query import (
+    call_line,
+    callers,
+    decides,
+    paths_of,
+    reads_after,
+    start_writes,
+    step_reads,
+    targets,
+)
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
@@ -58,6 +68,7 @@ class SchedulerPolicy(Rule):
         """Estimates by width, orders by the algorithm, and limits chosen at start."""
         taken: set[str] = set()
         yield from self._estimates(universe, taken)
+        yield from self._multiples(universe, taken)
         yield from self._orders(universe, taken)
         yield from self._limits(universe)
 
@@ -113,6 +124,34 @@ class SchedulerPolicy(Rule):
                 weight=4,
             )
 
+    def _multiples(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
+        """Amounts that the scheduler itself works out from a width when it starts, and decides by in each step."""
+        for cls in universe.scheduler_classes:
+            for name in sorted(universe.width_fields.get(cls, ())):
+                reads = [a for a in step_reads(universe, {name}, (SCHEDULER,)) if a.owner == "self"]
+                writes = [a for a in start_writes(universe, {name}) if universe.fn(a).cls in universe.lineage(cls)]
+                if not reads or not writes:
+                    continue
+                taken |= {a.function for a in reads}
+                handed = _handed(universe, reads)
+                reason = "off steps go on asking for what a speculative step needs: requests are retracted earlier"
+                yield Finding(
+                    kind=self.kind,
+                    title=f"The scheduler multiplies by {name}, which holds the speculative width",
+                    producers=sites(writes, writes_of, 6) + [of(fn, "works out an amount from it", 4) for fn in handed],
+                    consumers=sites(reads, reads_of, 5) + [of(fn, "is handed it", 4) for fn in handed],
+                    binding_time="process start",
+                    why=(
+                        "The factor is worked out from the draft's width once, and every decode step is judged by it, "
+                        "whatever the batch will do. It is too large for an off step, never too small."
+                    ),
+                    refactor="Choose the factor by the kind of step, before the check.",
+                    verdicts=dict.fromkeys("ABC", (SOFT, reason)),
+                    formula=f"{name} = {show(writes[0].value)}",
+                    fields=[f"{cls}.{name}"],
+                    weight=3,
+                )
+
     def _orders(self, universe: Universe, taken: set[str]) -> Iterator[Finding]:
         """Process-wide conditions in the scheduler's step code that choose an order, a mix or a limit."""
         by_function: dict[str, list[Branch]] = defaultdict(list)
@@ -123,7 +162,6 @@ class SchedulerPolicy(Rule):
                 and fn.per_step
                 and not _elsewhere(universe, fn)
                 and branch.reading.scope == "process"
-                and fn.id not in taken
             ):
                 by_function[fn.id].append(branch)
         policy = universe.fields("scheduler_policy")
@@ -136,7 +174,7 @@ class SchedulerPolicy(Rule):
             ]
             inside += [a for a in facts.accesses if a.field in policy and a.regime is not None]
             sorts = [c for c in facts.calls if c.name in ("sort", "sorted") and c.regime is not None]
-            if not inside and not sorts:
+            if not sorts and (not inside or function in taken):
                 continue
             reason = "the order or the mix stays that of a speculative process in off steps"
             users = [c for c in callers(universe, fn) if c.side == SCHEDULER and c.per_step]
@@ -188,6 +226,27 @@ def _elsewhere(universe: Universe, fn: Fn) -> bool:
     return universe.elsewhere(fn) or not set(fn.module.split(".")) & universe.vocabulary.names(
         "scheduler_policy", "modules"
     )
+
+
+def _handed(universe: Universe, reads: list[Access]) -> list[Fn]:
+    """The functions to which a read field is handed, and those to which they hand it on."""
+    found: dict[str, Fn] = {}
+    level = [(a.function, a.field) for a in reads]
+    for _ in range(3):
+        following = []
+        for function, held in level:
+            for call in universe.facts[function].calls:
+                for number, arg in enumerate(call.node.args):
+                    if last_name(arg.value) != held:
+                        continue
+                    for callee in targets(universe, call):
+                        names = [p.name for p in callee.params if p.name not in ("self", "cls")]
+                        name = arg.name or (names[number] if number < len(names) else None)
+                        if name is not None and callee.id not in found:
+                            found[callee.id] = callee
+                            following.append((callee.id, name))
+        level = following
+    return [found[function] for function in sorted(found)]
 
 
 def _line_towards(universe: Universe, caller: Fn, fn: Fn) -> int:
