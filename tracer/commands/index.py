@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,9 +120,13 @@ def _index_key(tree: SourceTree, requested: str, whole: tuple[str, ...]) -> str:
 
 def _build(tree: SourceTree, whole: tuple[str, ...], jobs: int | None, progress: Progress) -> Index:
     from sgltrace.index import IndexOptions
+    from sgltrace.index.collection import no_collection
     from sgltrace.insight.assemble import make_index
 
-    return make_index(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
+    with no_collection():
+        made = make_index(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
+        gc.freeze()  # the program is left to the end of the process: to take it apart would cost a second
+    return made
 
 
 def _summary(made: Index, tree: SourceTree) -> dict[str, Any]:

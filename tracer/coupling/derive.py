@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sgltrace.coupling.contract import contract
@@ -30,15 +30,17 @@ class Coupling:
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def derive(program: Program, tensors: Sequence[Tensor] = (), vocabulary: Vocabulary | None = None) -> Coupling:
+def derive(
+    program: Program, tensors: Callable[[], Sequence[Tensor]] = tuple, vocabulary: Vocabulary | None = None
+) -> Coupling:
     """The coupling points, the contract and the off steps of a resolved program.
 
-    ``tensors`` are what the shape interpreter derived; they give the contract its shapes.
+    ``tensors`` gives what the shape interpreter derived, for the shapes of the contract; it is asked last.
     """
     return from_universe(universe_of(program, vocabulary or load()), tensors)
 
 
-def from_universe(universe: Universe, tensors: Sequence[Tensor] = ()) -> Coupling:
+def from_universe(universe: Universe, tensors: Callable[[], Sequence[Tensor]] = tuple) -> Coupling:
     """The same of a universe that is already made."""
     findings: list[Finding] = []
     timings: dict[str, float] = {}
@@ -50,7 +52,7 @@ def from_universe(universe: Universe, tensors: Sequence[Tensor] = ()) -> Couplin
     own = off_steps(universe)
     done = frozenset(step.path for step in own)
     built = [(finding, point) for finding in findings if (point := build(universe, finding, done)) is not None]
-    return Coupling(ranked(built), contract(universe, tensors), own, _notes(universe, own), timings)
+    return Coupling(ranked(built), contract(universe, tensors()), own, _notes(universe, own), timings)
 
 
 def _notes(universe: Universe, own: list[OffStep]) -> list[str]:

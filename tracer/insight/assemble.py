@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+
+import msgspec
+
 from sgltrace.coupling import derive
-from sgltrace.index import IndexOptions, analyse, to_index
+from sgltrace.index import IndexOptions, Program, analyse, to_index
 from sgltrace.index.collection import no_collection
 from sgltrace.index.fields import field_flow
 from sgltrace.index.fields_index import index_fields
 from sgltrace.index.shapes import Shapes
-from sgltrace.model import Index
+from sgltrace.insight.beside import beside
+from sgltrace.model import Field, Index, Tensor
 from sgltrace.progress import Progress
 from sgltrace.sources import SourceTree
+
+
+class _Data(msgspec.Struct, array_like=True):
+    """What moves through the fields, and its shapes."""
+
+    fields: list[Field]
+    tensors: list[Tensor]
 
 
 def make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
@@ -21,17 +33,26 @@ def make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> I
 
 def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
     program = analyse(tree, options, progress)
-    index = to_index(program)
-    progress.stage("Following fields")
-    flow = field_flow(program)
-    progress.stage("Deriving shapes")
-    shapes = Shapes(program, flow)
-    index.fields = index_fields(program, flow, shapes)
-    index.tensors = shapes.tensors()
-    progress.stage("Deriving coupling points")
-    coupling = derive(program, index.tensors)
+    progress.stage("Following fields, deriving shapes and coupling points")
+    with beside(partial(_data, program), options.jobs) as encoded:
+        index = to_index(program)
+
+        @cache
+        def data() -> _Data:
+            return msgspec.msgpack.decode(encoded(), type=_Data)
+
+        coupling = derive(program, lambda: data().tensors)
+        index.fields = data().fields
+        index.tensors = data().tensors
     index.coupling_points = coupling.points
     index.contract = coupling.contract
     index.off_steps = coupling.off_steps
     index.notes = [*index.notes, *coupling.notes]
     return index
+
+
+def _data(program: Program) -> bytes:
+    """The fields and tensors of a program, encoded."""
+    flow = field_flow(program)
+    shapes = Shapes(program, flow)
+    return msgspec.msgpack.encode(_Data(index_fields(program, flow, shapes), shapes.tensors()))
