@@ -47,6 +47,7 @@ def shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
         "source": source,
         "paths": context.paths,
         "given": context.given,
+        "recorded": bool(context.runs),
         "navigation": _navigation(context, env),
     }
 
@@ -69,7 +70,7 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
                 ("points", "points.html", "Coupling points"),
                 ("refactor", "refactor.html", "Refactor"),
                 ("matrix", "matrix.html", "Matrix"),
-                ("compare", "compare.html", "v1 beside v2"),
+                *([("compare", "compare.html", "v1 beside v2")] if len(context.paths) > 1 else []),
             ],
         ),
         ("Step", [("lanes", "lanes.html", "Swim lanes"), *steps]),
@@ -124,7 +125,8 @@ def _answers(context: Context, site: Site) -> None:
 
 def _lists(context: Context, site: Site) -> None:
     site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
-    site.page("compare.html", "compare.html", page="compare", view=compare(context))
+    if len(context.paths) > 1:
+        site.page("compare.html", "compare.html", page="compare", view=compare(context))
     site.page("contract.html", "contract.html", page="contract", contract=contract(context))
 
 

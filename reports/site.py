@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 import sgltrace.templates
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.source import HERE, Excerpt
-from sgltrace.reports.text import ROOT, finalize, plural, visible
+from sgltrace.reports.text import ROOT, finalize, plural, spelled, visible
 
 TEMPLATES = Path(sgltrace.templates.__file__).parent
 ASSETS = TEMPLATES / "assets"
@@ -32,7 +32,13 @@ def environment() -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters.update(
-        short=short, module=module, plural=plural, page_json=page_json, breakable=breakable, numbered=numbered
+        short=short,
+        module=module,
+        plural=plural,
+        spelled=spelled,
+        page_json=page_json,
+        breakable=breakable,
+        numbered=numbered,
     )
     made.globals["ARROW"] = Markup('<span class="arrow" aria-hidden="true">→</span>')
     made.globals["ROOT"] = Markup(ROOT)

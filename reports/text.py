@@ -43,6 +43,19 @@ def file_name(text: str, limit: int = 96) -> str:
     return f"{safe}~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
+_WORDS = {
+    "alloc": "allocation", "attn": "attention", "comm": "communication", "cuda": "CUDA", "dp": "DP", "ids": "ids",
+    "kv": "KV", "lens": "length", "logprob": "log-probabilities", "mem": "memory", "seq": "sequence",
+    "tbo": "two-batch overlap", "tp": "TP",
+}  # fmt: skip
+"""What the names of kinds shorten."""
+
+
+def spelled(kind: str) -> str:
+    """A kind of coupling point as a reader says it: ``KV allocation`` of ``kv_alloc``."""
+    return " ".join(_WORDS.get(word, word) for word in kind.split("_"))
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """``1 call``, ``2 calls``, ``1,200 calls``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

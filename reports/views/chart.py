@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 920, 150
+WIDTH, HEIGHT = 600, 150
 LEFT, BOTTOM, TOP = 46, 20, 8
-BINS = 460
+BINS = 300
 """Points of a line. With more steps than that each point is the mean of several, in a band from least to most."""
 
 
@@ -76,7 +76,7 @@ def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
         lines.append(Line(line.name, number, path, band))
     ticks = [(y(top * part / 2), f"{top * part / 2:g}") for part in range(3)]
     told = "; ".join(_told(line, unit) for line in series)
-    return Chart(title, unit, lines, ticks, first, last, f"{title}, steps {first} to {last}. {told}.")
+    return Chart(title, unit, lines, ticks, first, last, f"Steps {first} to {last}. {told[:1].upper()}{told[1:]}.")
 
 
 def _bins(points: list[tuple[int, float]], first: int, span: int) -> list[tuple[float, float, float, float]]:
@@ -105,4 +105,13 @@ def _nice(value: float) -> float:
 def _told(line: Series, unit: str) -> str:
     values = [value for _, value in line.points]
     mean = sum(values) / len(values)
-    return f"{line.name}: {min(values):g} to {max(values):g}, mean {mean:.3g}{' ' + unit if unit else ''}"
+    after = f" {unit}" if unit else ""
+    if min(values) == max(values):
+        told = f"always {_short(mean)}{after}"
+    else:
+        told = f"{_short(min(values))} to {_short(max(values))}, mean {_short(mean)}{after}"
+    return f"{line.name}: {told}" if line.name else told
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -61,6 +62,8 @@ class PointRow:
     components: list[str]
     hues: list[int]
     crossings: list[str]
+    why: str
+    """Why it blocks."""
     observed: str
     """``confirmed``, ``refuted``, ``not exercised``, or ``no run``."""
     words: str
@@ -114,9 +117,10 @@ def ordered(points: list[CouplingPoint]) -> list[CouplingPoint]:
 
 
 def components_of(context: Context, point: CouplingPoint) -> list[str]:
-    """The components of a point's ends, in the order of a step. By its functions, as everywhere in the report."""
-    found = {context.component(place.function) for place in (*point.producers, *point.consumers)}
-    return [name for name in context.components if name in found]
+    """The components of a point's ends, those with the most functions first, else in the order of a step."""
+    functions = {place.function for place in (*point.producers, *point.consumers)}
+    count = Counter(context.component(function) for function in functions)
+    return sorted(count, key=lambda name: (-count[name], context.components.index(name)))
 
 
 def component_pairs(context: Context, point: CouplingPoint) -> list[tuple[str, str]]:
@@ -155,6 +159,7 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
         components=(components := components_of(context, point)),
         hues=[context.hues[name] for name in components],
         crossings=crossings(context, point),
+        why=point.why_it_blocks,
         observed=observed(context, point.id),
-        words=" ".join((*ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),
+        words=" ".join((point.kind, *ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),
     )

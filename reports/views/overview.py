@@ -14,6 +14,7 @@ from sgltrace.reports.views.common import (
     PlaceLink,
     PointRow,
     function_link,
+    observed,
     ordered,
     place_link,
     point_row,
@@ -64,6 +65,7 @@ class RunLine:
     name: str
     file: str
     steps: int
+    path: str
     confirmed: int
     refuted: int
     edges: int
@@ -91,9 +93,13 @@ class Overview:
     derived: bool
     """Whether the index holds coupling points at all."""
     points: int
+    nearest: list[Answer]
+    """On each path the design with the fewest hard blockers, and of those with the fewest soft ones."""
     top: list[PointRow]
     off_steps: list[OffStepLine]
     runs: list[RunLine]
+    evidence: dict[str, int]
+    """Coupling points by what the runs together say of them."""
     unknowns: Unknowns
     workers: list[tuple[str, str, str]]
     """Class, path or empty, algorithms."""
@@ -103,9 +109,13 @@ def overview(context: Context) -> Overview:
     """The first screen's content."""
     index = context.index
     files = dict(addresses("runs", [run.name for run in context.runs]))
+    paths = [_path(context, path) for path in PATHS]
+    evidence = Counter(observed(context, point.id) for point in index.coupling_points)
     return Overview(
         designs=DESIGN_TEXT,
-        paths=[_path(context, path) for path in PATHS],
+        paths=paths,
+        nearest=[min(path.answers, key=lambda a: (a.hard, a.soft, a.design)) for path in paths if path.answers],
+        evidence={verdict: evidence[verdict] for verdict in ("confirmed", "refuted", "not exercised")},
         derived=bool(index.coupling_points),
         points=len(index.coupling_points),
         top=[point_row(context, point) for point in ordered(index.coupling_points)[:TOP]],
@@ -123,6 +133,7 @@ def overview(context: Context) -> Overview:
                 run.name,
                 files[run.name],
                 len({step.number for step in run.steps}),
+                run.path,
                 sum(evidence.verdict == "confirmed" for evidence in run.points),
                 sum(evidence.verdict == "refuted" for evidence in run.points),
                 len(run.edges),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sgltrace.insight.observed import Observed
 from sgltrace.model import DESIGNS, CouplingPoint, Place
 from sgltrace.reports.context import Context
+from sgltrace.reports.links import addresses, page_link
 from sgltrace.reports.severities import DESIGN_TEXT, severity
 from sgltrace.reports.source import HERE, Excerpt
 from sgltrace.reports.views.common import (
@@ -26,6 +26,7 @@ from sgltrace.reports.views.common import (
 )
 from sgltrace.reports.views.crossing import Crossing, crossing
 from sgltrace.reports.views.functions import Step, Way
+from sgltrace.reports.views.seen import SeenTable, seen_table
 
 NEAR = 4
 """Lines of context around a marked line."""
@@ -41,6 +42,7 @@ class PointsPage:
     components: list[str]
     evidence: list[str]
     crossings: list[str]
+    designs: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class PointPage:
     consumers: list[EndCode]
     crossing: Crossing
     fields: list[tuple[str, Markup | None]]
-    evidence: list[tuple[str, str, list[Observed]]]
-    """Run, verdict, what was seen."""
+    evidence: list[tuple[str, Markup, str, SeenTable]]
+    """Run, its page, verdict, what was seen."""
     related: list[PointRow]
     before: PointRow | None
     after: PointRow | None
@@ -96,6 +98,7 @@ def points_page(context: Context) -> PointsPage:
         components=[name for name in context.components if any(name in row.components for row in rows)],
         evidence=sorted({observed(context, point.id) for point in points}),
         crossings=sorted({pair for point in points for pair in crossings(context, point)}),
+        designs=DESIGN_TEXT,
     )
 
 
@@ -106,6 +109,7 @@ def point_pages(
 
     ``fields`` gives the address of a field's section.
     """
+    files = dict(addresses("runs", [run.name for run in context.runs]))
     at = {point.id: number for number, point in enumerate(points)}
     for point in part:
         before, after = points[: at[point.id]][-1:], points[at[point.id] + 1 :][:1]
@@ -119,7 +123,7 @@ def point_pages(
             crossing=crossing(context, point),
             fields=[(name, fields.get(name)) for name in point.fields],
             evidence=[
-                (run.name, said.verdict, said.observed)
+                (run.name, page_link(files[run.name]), said.verdict, seen_table(context, said.observed))
                 for run in context.runs
                 for said in run.points
                 if said.point == point.id

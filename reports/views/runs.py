@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sgltrace.insight.observed import Observed, Run, Step
+from sgltrace.insight.observed import Run, Step
 from sgltrace.reports.context import Context
 from sgltrace.reports.links import addresses
 from sgltrace.reports.views.chart import Chart, Series, chart
-from sgltrace.reports.views.common import FunctionLink, function_link
+from sgltrace.reports.views.common import FunctionLink, PointRow, function_link, point_row
+from sgltrace.reports.views.seen import ORDER, SeenTable, seen_table, verdict_rank
 
 TELLING = ("spec", "topk", "num_", "graph", "page", "overlap", "model", "attention_backend", "tp_size", "dp_size")
 """What is in the names of options that a reader wants at once."""
@@ -37,6 +37,18 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class ModeRow:
+    """Steps that ran alike, of all ranks: forward mode, how, and the batch size that a graph was captured for."""
+
+    mode: str
+    how: str
+    padded: int | None
+    live: str
+    """From the fewest requests to the most."""
+    steps: int
+
+
+@dataclass(frozen=True)
 class RunPage:
     """Everything on a run's page."""
 
@@ -44,11 +56,15 @@ class RunPage:
     file: str
     steps: int
     charts: list[Chart]
-    modes: list[tuple[str, str, int]]
-    """Forward mode, how it ran, steps (of all ranks)."""
+    points: list[tuple[PointRow, str]]
+    """Coupling points that the run confirms or refutes, what is refuted first."""
+    silent: int
+    """Coupling points of which it says nothing."""
+    modes: list[ModeRow]
     differences: list[Difference]
     differing: int
-    tensors: list[Observed]
+    seen: SeenTable
+    tensors: int
     refuted: int
     last: list[Step]
     config: list[tuple[str, int | str | None]]
@@ -66,18 +82,22 @@ def run_pages(context: Context) -> list[RunPage]:
 
 def _page(context: Context, run: Run, file: str) -> RunPage:
     differences = _differences(run)
-    modes = Counter((step.mode or "unknown", step.how or "unknown") for step in run.steps)
-    tensors = sorted(run.tensors, key=lambda seen: (seen.verdict != "refuted", seen.verdict != "confirmed", seen.name))
+    by_id = {point.id: point for point in context.index.coupling_points}
+    said = [(by_id[e.point], e.verdict) for e in run.points if e.point in by_id and e.verdict in ORDER]
+    said.sort(key=lambda pair: (verdict_rank(pair[1]), pair[0].rank or 10**6, pair[0].id))
     return RunPage(
         run=run,
         file=file,
         steps=len({step.number for step in run.steps}),
         charts=[drawn for drawn in _charts(run) if drawn is not None],
-        modes=[(mode, how, count) for (mode, how), count in sorted(modes.items())],
+        points=[(point_row(context, point), verdict) for point, verdict in said],
+        silent=len(by_id) - len(said),
+        modes=_modes(run),
         differences=differences[:LAST],
         differing=len(differences),
-        tensors=tensors,
-        refuted=sum(seen.verdict == "refuted" for seen in tensors),
+        seen=seen_table(context, run.tensors),
+        tensors=sum(bool(seen.shapes) for seen in run.tensors),
+        refuted=sum(seen.verdict == "refuted" for seen in run.tensors),
         last=sorted(run.steps, key=lambda step: (step.number, step.rank))[-LAST * max(1, len(run.ranks)) :],
         config=[item for item in sorted(run.config.items()) if _telling(*item)],
         other_config=[item for item in sorted(run.config.items()) if not _telling(*item)],
@@ -89,6 +109,18 @@ def _page(context: Context, run: Run, file: str) -> RunPage:
     )
 
 
+def _modes(run: Run) -> list[ModeRow]:
+    found: dict[tuple[str, str, int], list[Step]] = {}
+    for step in run.steps:
+        found.setdefault((step.mode, step.how, step.padded or 0), []).append(step)
+    rows = []
+    for (mode, how, padded), steps in sorted(found.items()):
+        live = [step.batch for step in steps if step.batch is not None]
+        told = "" if not live else str(min(live)) if min(live) == max(live) else f"{min(live)} to {max(live)}"
+        rows.append(ModeRow(mode or "not recorded", how or "not recorded", padded or None, told, len(steps)))
+    return rows
+
+
 def _telling(name: str, value: int | str | None) -> bool:
     return value not in (None, "") and any(word in name for word in TELLING)
 
@@ -98,7 +130,7 @@ def _charts(run: Run) -> list[Chart | None]:
     first = ranks[:1]
 
     def per_rank(value: Callable[[Step], float | None]) -> list[Series]:
-        return [_series(run, f"rank {rank}" if len(ranks) > 1 else "step", rank, value) for rank in ranks]
+        return [_series(run, f"rank {rank}" if len(ranks) > 1 else "", rank, value) for rank in ranks]
 
     def of_first(name: str, value: Callable[[Step], float | None]) -> list[Series]:
         return [_series(run, name, rank, value) for rank in first]

@@ -8,6 +8,7 @@ from sgltrace.insight.observed import Observed
 from sgltrace.model import PATHS, ContractField, Tensor
 from sgltrace.reports.context import Context
 from sgltrace.reports.views.common import PlaceLink, place_link
+from sgltrace.reports.views.seen import shape_text
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,5 @@ def _seen(context: Context, said: list[tuple[str, list[Observed]]]) -> Seen:
     verdict = next((v for v in ("refuted", "confirmed") if v in verdicts), "")
     if not verdict:
         verdict = "not exercised" if context.runs else "no run"
-    shapes = {(s.batch, f"({', '.join(map(str, s.shape))}{',' if len(s.shape) == 1 else ''})")
-              for _, found in said for o in found for s in o.shapes}  # fmt: skip
+    shapes = {(s.batch, shape_text(s.shape)) for _, found in said for o in found for s in o.shapes}
     return Seen(verdict, sorted(shapes, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1])))

@@ -73,9 +73,10 @@ def unknowns_page(context: Context) -> UnknownsPage:
 
 
 def reason_without_names(call: Unresolved) -> str:
-    """Why, with ``…`` for the words that the call itself holds, so that like reasons are counted together."""
-    words = [("…" if word.strip("`'\".,:()") in call.expression else word) for word in call.why.split()]
-    return re.sub(r"…( …)+", "…", " ".join(words))
+    """Why, with ``‹name›`` for what the call itself names, so that like reasons are counted together."""
+    parts = set(re.findall(r"\w+", call.expression))
+    words = ["‹name›" if parts & set(re.findall(r"\w+", word)) else word for word in call.why.split()]
+    return re.sub(r"‹name›( ‹name›)+", "‹name›", " ".join(words))
 
 
 def _on_path(context: Context, call: Unresolved) -> bool:
