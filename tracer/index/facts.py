@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -41,7 +42,8 @@ class Facts:
         self._cache = None if cache_dir is None else cache_dir / "facts" / str(s.FACTS_VERSION)
         self._jobs = jobs if jobs is not None else min(4, os.cpu_count() or 1)
         self._pool: ProcessPoolExecutor | None = None
-        self._pending: dict[str, Future[bytes]] = {}
+        self._pending: dict[str, tuple[Future[bytes], Callable[[], bytes]]] = {}
+        """What readers were asked for, and how to do without them."""
         self._ready: dict[str, s.ModuleFacts] = {}
         self.parsed = 0
         """How many modules were read from source, not from the cache."""
@@ -52,6 +54,7 @@ class Facts:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+        self._jobs = 1  # what is still asked for is read here
 
     def prefetch(self, modules: Iterable[str]) -> None:
         """Begin to read modules that will be asked for. Names that are not in the tree are passed over."""
@@ -64,10 +67,11 @@ class Facts:
         if module not in self._ready and module not in self._pending:
             self._begin(module)
         self._progress.advance()
-        future = self._pending.pop(module, None)
-        if future is not None:
-            return s.decode(future.result())
-        return self._ready.pop(module)
+        if module not in self._pending:
+            return self._ready.pop(module)
+        future, parse = self._pending.pop(module)
+        # What no reader has begun with is read here: there is nothing else to do meanwhile.
+        return s.decode(parse() if future.cancel() else future.result())
 
     def _begin(self, module: str) -> None:
         outline = self._outlined(module)
@@ -83,14 +87,15 @@ class Facts:
             self._ready[module] = s.ModuleFacts([], str(error))
             return
         self.parsed += 1
+        parse = partial(parse_and_keep, source, kept, outline)
         if self._jobs <= 1:
-            self._ready[module] = s.decode(parse_and_keep(source, kept, outline))
+            self._ready[module] = s.decode(parse())
             return
         if self._pool is None:
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context("fork" if "fork" in methods else None)
             self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_start_reader)
-        self._pending[module] = self._pool.submit(parse_and_keep, source, kept, outline)
+        self._pending[module] = self._pool.submit(parse), parse
 
     def _kept(self, data: bytes, outline: bool) -> Path | None:
         if self._cache is None:
