@@ -122,7 +122,8 @@ class Access(msgspec.Struct, kw_only=True):
     """For a write, what is written; for a read, the expression it appears in."""
     shape: str | None = None
     kind: str = "assign"
-    """Of a write: assign, constructor, copy, in-place, kernel, delete; of a read: read, unpack, pass."""
+    """Of a write: assign, constructor, default, copy, augment, in-place, kernel, delete. Of a read: read, unpack,
+    pass."""
 
 
 class Field(msgspec.Struct, kw_only=True):
