@@ -2,8 +2,9 @@
 
     python benchmarks/call_graph_recall.py INDEX_JSON REFERENCE_JSON [--missing]
 
-A reference is ``{"edges": [{"caller", "callee", ...}], ...}``. Edges that leave the package are not counted; ids are
-compared without Python's ``<locals>``; a pair is counted once, however often it was observed.
+A reference is ``{"edges": [{"caller", "callee", ...}], "not_edges": [...], ...}``. Edges that leave the package are not
+counted; ids are compared without Python's ``<locals>``; a pair is counted once, however often it was observed. A pair of
+``not_edges`` that the index has is listed as wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def main() -> None:
     parser.add_argument("--missing", action="store_true", help="list the pairs that the index lacks")
     arguments = parser.parse_args()
     found = found_in(json.loads(arguments.index.read_text()))
-    wanted = pairs_of(json.loads(arguments.reference.read_text()))
+    reference = json.loads(arguments.reference.read_text())
+    wanted = pairs_of(reference)
     missing = sorted(pair for pair in wanted if pair not in found)
     kinds = Counter(e.get("kind", "observed") for e in wanted.values())
     lacking = Counter(wanted[pair].get("kind", "observed") for pair in missing)
@@ -46,6 +48,9 @@ def main() -> None:
         print(f"{kind:26} {total - lacking[kind]:4} of {total:4}")
     recall = 1 - len(missing) / len(wanted) if wanted else 1.0
     print(f"recall {recall:.4f}: {len(wanted) - len(missing)} of {len(wanted)} pairs")
+    for edge in reference.get("not_edges", ()):
+        if (edge.get("caller"), edge.get("callee")) in found:
+            print(f"  wrong: {edge['caller']} -> {edge['callee']}  {edge.get('text', '')}")
     if arguments.missing:
         for caller, callee in missing:
             edge = wanted[caller, callee]
