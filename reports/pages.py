@@ -148,8 +148,8 @@ def _step(context: Context, path: str, site: Site) -> None:
 
 
 def _lanes(context: Context, site: Site) -> None:
-    found = [lanes(context, chain(context, path)) for path in context.paths]
-    site.page("lanes.html", "lanes.html", page="lanes", lanes=found)
+    view = lanes(context, [chain(context, path) for path in context.paths])
+    site.page("lanes.html", "lanes.html", page="lanes", view=view)
 
 
 def _runs(context: Context, site: Site) -> None:
