@@ -3,8 +3,8 @@
     python benchmarks/call_graph_recall.py INDEX_JSON REFERENCE_JSON [--missing]
 
 A reference is ``{"edges": [{"caller", "callee", ...}], "not_edges": [...], ...}``. Edges that leave the package are not
-counted; ids are compared without Python's ``<locals>``; a pair is counted once, however often it was observed. A pair of
-``not_edges`` that the index has is listed as wrong.
+counted; ids are compared without Python's ``<locals>``; a pair is counted once, however often it was observed. Pairs
+under ``not_edges`` that the index has are listed as wrong.
 """
 
 from __future__ import annotations
