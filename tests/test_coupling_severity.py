@@ -200,3 +200,84 @@ def test_a_factor_that_the_scheduler_works_out_from_the_width():
     wide = start.format(value="server_args.speculative_num_draft_tokens + 1")
     assert severities("scheduler_policy", "factor", start=wide, scheduler=step) == [{"v1": "soft", "v2": "soft"}]
     assert severities("scheduler_policy", "factor", start=start.format(value="2"), scheduler=step) == []
+
+
+def test_two_batch_overlap_cut_by_the_mode_of_a_capture():
+    cut = """
+        class TboPlugin:
+            def split(self, forward_mode, spec_info):
+                if forward_mode.is_target_verify():
+                    return spec_info.draft_token_num
+                return 1
+    """
+    replay = """
+        class CudaGraphRunner:
+            def replay(self, forward_batch: ForwardBatch):
+                return self.plugin.split({mode}, forward_batch.spec_info), forward_batch.tbo_split_seq_index
+    """
+    fixed = severities("tbo", "", target=cut + replay.format(mode="self.capture_forward_mode"))
+    asked = severities("tbo", "", target=cut + replay.format(mode="forward_batch.forward_mode"))
+    assert (fixed, asked) == ([{"v1": "hard", "v2": "hard"}], [{"v1": "soft", "v2": "soft"}])
+
+
+POOL = """
+    class HybridReqToTokenPool:
+        def __init__(self, speculative_num_draft_tokens, overlap):
+            self.intermediate_ssm = zeros(speculative_num_draft_tokens)
+            self.mamba_ping_pong_track_buffer_size = {size}
+"""
+COMMIT = """
+    class HybridLinearAttnBackend:
+        def keep(self, accepted):
+            copy(self.intermediate_ssm, accepted)
+
+    class EAGLEWorker:
+        def commit(self, batch: ScheduleBatch, accepted):
+            if batch.mamba_track_indices is not None:
+                self.attn_backend.keep(accepted)
+
+        def verify(self, batch: ScheduleBatch):
+            self.commit(batch, 1)
+"""
+FLIP = """
+    class Scheduler:
+        def track(self, req: Req, result: GenerationBatchResult):
+            if result.num_correct_drafts_per_req_cpu is not None:
+                req.mamba_next_track_idx = 1 - req.mamba_next_track_idx
+"""
+FILL = """
+    class Resolver:
+        def resolve(self, result: GenerationBatchResult):
+            result.num_correct_drafts_per_req_cpu = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "before", "severity"),
+    [
+        ("2 if speculative_num_draft_tokens is None else 1", "", "hard"),
+        ("2 if overlap else 1", FILL, "hard"),
+        ("2 if overlap else 1", "", "soft"),
+    ],
+)
+def test_track_buffers_block_where_they_are_missing_or_flipped_unwritten(size, before, severity):
+    parts = {"start": POOL.format(size=size), "worker": COMMIT, "scheduler": FLIP, "before": before}
+    assert severities("mamba_state", "track buffers", **parts) == [{"v1": severity, "v2": severity}]
+    assert severities("mamba_state", "that a verify keeps", **parts) == [{"v1": "none", "v2": "none"}]
+
+
+def test_slots_reserved_ahead_that_never_fall_below_what_is_there():
+    ahead = """
+        def ahead(batch: ScheduleBatch):
+            for req in batch.reqs:
+                req.kv_allocated_len = {amount}
+            return batch.token_to_kv_pool_allocator.alloc(len(batch.reqs) * width())
+
+        def width():
+            return get_server_args().speculative_num_draft_tokens
+    """
+    bounded = ahead.format(amount="max(req.kv_allocated_len, req.kv_committed_len + width())")
+    free = ahead.format(amount="req.kv_committed_len + width()")
+    table = "class EAGLEWorker:\n    def use(self, pool: ReqToTokenPool):\n        return pool.req_to_token[0]\n"
+    assert severities("kv_alloc", "does not fall", before=bounded, worker=table) == [{"v1": "none", "v2": "none"}]
+    assert severities("kv_alloc", "does not fall", before=free, worker=table) == []

@@ -12,7 +12,7 @@ from sgltrace.model import OffStep, Place
 
 def off_steps(universe: Universe) -> list[OffStep]:
     """Conditions in the worker's step on there being no draft steps, with the gates before them."""
-    gates = _gates(universe)
+    gates = gates_of_adaptive(universe)
     out = []
     for entry in sorted(universe.entries):
         fn = universe.fns[entry]
@@ -24,8 +24,9 @@ def off_steps(universe: Universe) -> list[OffStep]:
     return sorted(out, key=lambda o: (o.path, o.function, o.line))
 
 
-def _gates(universe: Universe) -> list[Place]:
-    """Why a configuration may not use it: the texts that functions give back, or raise, for the adaptive mode."""
+def gates_of_adaptive(universe: Universe) -> list[Place]:
+    """Why a configuration may not change its number of steps: texts that are given back, or raised, for the adaptive
+    mode."""
     asked = _about_adaptive(universe)
     found: dict[tuple[str, int], Place] = {}
     for refusal in universe.refusals:

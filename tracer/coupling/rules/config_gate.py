@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Refusal
-from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import reads_after
+from sgltrace.coupling.facts import Call, Refusal
+from sgltrace.coupling.offsteps import gates_of_adaptive, off_steps
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, sites
+from sgltrace.coupling.query import callers, reads_after, start_writes, targets
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import WORKER, Universe
-from sgltrace.coupling.widths import width_reads
+from sgltrace.coupling.scan import deep
+from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.widths import mentions_width, width_reads
 from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index import syntax as s
 
@@ -58,6 +61,8 @@ class ConfigGate(Rule):
         yield from self._widths(universe)
         yield from self._refusals(universe)
         yield from self._switched_off(universe)
+        yield from self._no_steps(universe)
+        yield from self._off_step_gates(universe)
 
     def _widths(self, universe: Universe) -> Iterator[Finding]:
         names = universe.vocabulary.spec.widths & {n for n in universe.writes if n.startswith("speculative_")}
@@ -146,38 +151,117 @@ class ConfigGate(Rule):
         return {p.attr for p in s.descend(refusal.tests[-1][0]) if isinstance(p, s.Attr)}
 
     def _refusals(self, universe: Universe) -> Iterator[Finding]:
-        """One finding for each feature that speculation refuses."""
+        """The features that speculation refuses."""
         by_feature: dict[str, list[Refusal]] = defaultdict(list)
         for refusal in self.gates(universe):
             asked = self.asks(universe, refusal)
             features = sorted(a for a in asked if not universe.vocabulary.spec.is_config(a) and a.islower())
-            if features:
+            if features and features[0] not in universe.vocabulary.spec.overlap_fields:
                 by_feature[features[0]].append(refusal)
-        for feature, found in sorted(by_feature.items()):
-            readers = reads_after(universe, {feature})
-            # A word that half of the engine reads (the device) is no feature that somebody could turn on.
-            if (
-                not readers
-                or len({a.function for a in readers}) > 40
-                or feature in universe.vocabulary.spec.overlap_fields
-            ):
-                continue
-            reason = "such a process does not start: no step of it, on or off, has the feature"
-            yield Finding(
-                kind=self.kind,
-                title=f"Speculation with {feature} is refused",
-                producers=sites(found, lambda r: f"refuses: {show(r.tests[-1][0])}", 5),
-                consumers=sites(readers, reads_of, 3),
-                binding_time="process start",
-                why=(
-                    f"The arguments refuse {feature} together with an algorithm. A server that only "
-                    "sometimes speculates is refused too."
-                ),
-                refactor="Lift the gate where the on step supports it; off steps need nothing.",
-                verdicts=dict.fromkeys("ABC", (NONE, reason)),
-                condition=feature,
-                fields=[f"ServerArgs.{feature}"],
+        readers = {feature: reads_after(universe, {feature}) for feature in sorted(by_feature)}
+        # A word that half of the engine reads (the device) is no feature that somebody could turn on.
+        refused = [f for f, found in readers.items() if found and len({a.function for a in found}) <= 40]
+        if not refused:
+            return
+        yield Finding(
+            kind=self.kind,
+            title=f"Speculation is refused with {', '.join(refused[:4])}{' and others' if len(refused) > 4 else ''}",
+            producers=sites(
+                [r for f in refused for r in by_feature[f]], lambda r: f"refuses: {show(r.tests[-1][0])}", 5
+            ),
+            consumers=[site for f in refused for site in _first(universe, sites(readers[f], reads_of, 3))],
+            binding_time="process start",
+            why=(
+                "The arguments refuse these features together with an algorithm. A server that only sometimes "
+                "speculates is refused too."
+            ),
+            refactor="Lift a gate where the on step supports the feature; off steps need nothing.",
+            verdicts=dict.fromkeys("ABC", (NONE, "no such process starts: no step of it, on or off, has the feature")),
+            condition=" or ".join(refused),
+            fields=[f"ServerArgs.{feature}" for feature in refused],
+        )
+
+    def _no_steps(self, universe: Universe) -> Iterator[Finding]:
+        """Loops over the draft's steps whose results are put together: with no steps there is nothing to put."""
+        ready = {step.path for step in off_steps(universe)}
+        only = tuple(sorted(universe.paths - ready))
+        loops = [
+            found for fn in sorted(universe.fns.values(), key=lambda f: f.id) for found in _gathering(universe, fn)
+        ]
+        if not only or not loops:
+            return
+        widths = universe.vocabulary.spec.widths
+        workers = ("spec_worker", "draft_worker")
+        functions = {call.function for _, call in loops}
+        fixed = [a for a in start_writes(universe, widths) if universe.role(a.cls) in workers]
+        changed = [a for a in universe.written(widths) if universe.role(a.cls) in workers and a.how == "assign"]
+        told = [
+            fn
+            for fn in universe.fns.values()
+            if fn.at_start
+            and not fn.other
+            and not universe.elsewhere(fn)
+            and (
+                universe.is_a(fn.cls, universe.vocabulary.names("control_surface", "classes"))
+                or _asks_one(universe, fn)
             )
+        ]
+        reason = "with no draft steps the lists are empty, and putting them together raises"
+        yield Finding(
+            kind=self.kind,
+            title="The draft loop and what is built for it know no number of steps below one",
+            producers=sites(fixed, writes_of, 3)
+            + [of(fn, "builds, or leaves out, what a number of steps needs", 5) for fn in told],
+            consumers=[Site(call.function, line, "loops over the draft's steps", 6) for line, call in loops]
+            + [of(t, "puts the steps' results together", 5) for _, call in loops for t in targets(universe, call)]
+            + sites([a for a in changed if universe.fn(a).per_step and a.function not in functions], writes_of, 4),
+            binding_time="process start",
+            why=(
+                "A degenerate verify has no draft steps. The loop that drafts fills lists step by step, and what "
+                "follows joins them, or takes their first element; backends and states are built for one step or more."
+            ),
+            refactor="Branch before the loop where there are no steps, and build verify's input from the last token.",
+            verdicts={"C": (HARD, reason)},
+            only=only,
+            fields=sorted({f"ServerArgs.{a.field}" for a in fixed if a.field.startswith("speculative_")}),
+            weight=1,
+        )
+
+    def _off_step_gates(self, universe: Universe) -> Iterator[Finding]:
+        """What refuses the changing number of steps, and with it the step without drafts."""
+        gates = gates_of_adaptive(universe)
+        if not gates:
+            return
+        functions = sorted({gate.function for gate in gates})
+        steps = off_steps(universe)
+        adaptive = universe.of_class("control_surface")
+        users = {
+            c.id: c
+            for fn in [*(universe.fns[f] for f in functions), *adaptive]
+            for c in callers(universe, fn)
+            if c.side == WORKER or universe.role(c.cls) in ("spec_worker", "draft_worker")
+        }
+        consumers = [Site(step.function, step.line, step.what, 6) for step in steps]
+        consumers += [of(fn, "goes by the adaptive mode", 5) for fn in users.values() if not fn.other]
+        if not consumers:
+            return
+        reason = "where it is refused no such state is built, and speculation stays on"
+        yield Finding(
+            kind=self.kind,
+            title="A changing number of draft steps is refused in several configurations",
+            producers=[Site(gate.function, gate.line, gate.what, 5) for gate in gates],
+            consumers=consumers,
+            binding_time="process start",
+            why=(
+                "The mode that changes the number of steps, down to none where the release allows it, is refused for "
+                + "; ".join(sorted({gate.what.removeprefix("refused where ").partition(":")[0] for gate in gates})[:7])
+                + "."
+            ),
+            refactor="Lift the gates one by one: each names what its configuration lacks.",
+            verdicts={"C": (SOFT, reason)},
+            condition="a configuration that a gate names",
+            weight=2 if steps else 1,
+        )
 
     def _switched_off(self, universe: Universe) -> Iterator[Finding]:
         """Features of the server that the arguments turn off for speculation."""
@@ -214,6 +298,43 @@ class ConfigGate(Rule):
             fields=sorted({f"ServerArgs.{t.field}" for t in turned}),
             weight=1,
         )
+
+
+def _first(universe: Universe, found: list[Site], most: int = 4) -> list[Site]:
+    """The sites of the functions that tell most."""
+    order = sorted({s.function for s in found}, key=lambda f: (-universe.importance(universe.fns[f]), f))[:most]
+    return [s for s in found if s.function in order]
+
+
+def _gathering(universe: Universe, fn: Fn) -> list[tuple[int, Call]]:
+    """Loops over a number of steps that fill lists, with the calls that are handed the lists after them."""
+    facts = universe.facts[fn.id]
+    if not fn.in_worker or fn.other or universe.elsewhere(fn) or not any(c.name == "range" for c in facts.calls):
+        return []
+    out = []
+    for statement in deep(fn.body()):
+        match statement:
+            case s.For(iter=s.Call(func=s.Name(id="range"), args=[s.Arg(value=bound)]), body=body, line=line):
+                end = max([line, *(getattr(inner, "line", 0) for inner in deep(body))])
+                filled = {c.owner for c in facts.calls if c.name == "append" and line < c.line <= end}
+                if mentions_width(universe, bound, facts):
+                    out += [(line, c) for c in facts.calls if c.line > end and _handed(c, filled)][:2]
+    return out
+
+
+def _handed(call: Call, names: set[str]) -> bool:
+    return any(isinstance(arg.value, s.Name) and arg.value.id in names for arg in call.node.args)
+
+
+def _asks_one(universe: Universe, fn: Fn) -> bool:
+    """Whether a function compares a number of steps with one."""
+    widths = universe.vocabulary.spec.widths
+    return any(
+        isinstance(test, s.Cmp)
+        and last_name(test.left) in widths
+        and any(isinstance(right, s.Const) and right.value == 1 for right in test.rights)
+        for test in (st.test for st in deep(fn.body()) if isinstance(st, s.If))
+    )
 
 
 def _calls(universe: Universe, function: str, name: str) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import annotation_class
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import step_reads
+from sgltrace.coupling.query import callers, step_reads
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Fn, Universe
-from sgltrace.coupling.wording import reads_of
+from sgltrace.coupling.wording import reads_of, writes_of
 from sgltrace.index import syntax as s
 
 
@@ -62,9 +62,11 @@ class ControlSurface(Rule):
         ]
         allowed: dict[str, list[Fn]] = {}
         for fn in handlers:
-            for text in _texts(universe, fn.body()):
-                if universe.vocabulary.spec.is_config(text):
-                    allowed.setdefault(text, []).append(fn)
+            for told in (fn, *(universe.fns[c] for c in sorted(universe.callees.get(fn.id, ())))):
+                if told.cls == fn.cls and (told is fn or told not in handlers):
+                    for text in _texts(universe, told.body()):
+                        if universe.vocabulary.spec.is_config(text):
+                            allowed.setdefault(text, []).append(told)
         setters = {fn.id: fn for found in allowed.values() for fn in found}
         speaking = [
             fn
@@ -104,6 +106,7 @@ class ControlSurface(Rule):
                 fields=[f"ServerArgs.{n}" for n in sorted(allowed)],
                 weight=1,
             )
+        yield from self._adaptive(universe, list(setters.values()))
         workers = universe.vocabulary.spec.worker_fields
         reach = [
             a
@@ -135,6 +138,39 @@ class ControlSurface(Rule):
                 refactor="None.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the draft worker stays, and is kept up")),
             )
+
+    def _adaptive(self, universe: Universe, setters: list[Fn]) -> Iterator[Finding]:
+        """A controller that chooses the width again and again, by what its steps accepted."""
+        own = universe.of_class("control_surface")
+        chosen = [
+            a
+            for fn in own
+            for a in universe.facts[fn.id].accesses
+            if a.write and a.owner == "self" and a.how == "assign" and fn.name != "__init__"
+        ]
+        users = {c.id: c for fn in own for c in callers(universe, fn) if c.per_step}
+        # What a worker calls through its base class may not be known to run: the controller's own calls are.
+        names = {fn.name for fn in own}
+        users |= {fn.id: fn for fn in own if any(c.name in names for c in universe.facts[fn.id].calls)}
+        if not chosen or not users:
+            return
+        yield Finding(
+            kind=self.kind,
+            title="The adaptive controller chooses the number of steps again by itself",
+            producers=sites(chosen, writes_of, 5)
+            + [of(fn, "changes the server's state on request", 3) for fn in setters],
+            consumers=[of(fn, "asks the controller, or tells it what was accepted", 5) for fn in users.values()]
+            + [of(fn, "changes the server's state on request", 4) for fn in setters],
+            binding_time="per step",
+            why=(
+                "The controller moves the number of steps by what was accepted lately. A state that somebody sets from "
+                "outside is left again a few batches later, and no request can hold it."
+            ),
+            refactor="Give the controller a pin that its updates respect, and a request that sets it.",
+            verdicts={"C": (SOFT, "an off state is undone by the next update")},
+            condition="adaptive speculation",
+            fields=sorted({universe.field_name(a) for a in chosen}),
+        )
 
 
 def _texts(universe: Universe, body: list[s.Stmt]) -> set[str]:

@@ -85,17 +85,7 @@ class DpAttention(Rule):
         coefficients = [
             c for c in coefficients if any(s.id in universe.callers.get(c.id, ()) for s in scaling)
         ] or coefficients
-        makers = [
-            fn
-            for fn in universe.fns.values()
-            if fn.side == SCHEDULER
-            and fn.per_step
-            and fn.id in universe.facts
-            and (
-                any(c.name in sync for c in universe.facts[fn.id].calls)
-                or any(a.write and a.field in names and a.how == "assign" for a in universe.facts[fn.id].accesses)
-            )
-        ]
+        makers = _agreeing(universe)
         reads = list(step_reads(universe, names, (TARGET, WORKER, SCHEDULER)))
         if not (gathers or makers) or not coefficients:
             return
@@ -171,6 +161,11 @@ class DpAttention(Rule):
             for a in universe.facts[fn.id].accesses
             if a.field == "forward_mode" and not a.write
         ]
+        made_idle = {c.id: c for fn in idles for c in callers(universe, fn) if c.side == SCHEDULER}
+        agree = {c.id: c for fn in _agreeing(universe) for c in (fn, *callers(universe, fn)) if c.per_step}
+        entries = [
+            universe.fns[f] for f in sorted(universe.entries) if universe.fns[f].in_worker and not universe.fns[f].other
+        ]
         reason = (
             "idle ranks run draft, verify and extend with no rows; ranks in an off step run one forward "
             "pass: collectives do not match"
@@ -179,8 +174,12 @@ class DpAttention(Rule):
             kind=self.kind,
             title="Idle ranks run every stage of speculation with empty inputs",
             producers=[of(fn, "makes an input of no rows", 5) for fn in makers]
-            + [of(fn, "makes an idle batch", 4) for fn in idles],
-            consumers=[of(fn, "runs an idle rank's stages", 5) for fn in users.values()] + sites(modes, reads_of, 2),
+            + [of(fn, "makes an idle batch", 4) for fn in idles]
+            + [of(fn, "has an idle batch made", 5) for fn in made_idle.values()]
+            + [of(fn, "has ranks agree, with no word of the kind of step", 5) for fn in agree.values()],
+            consumers=[of(fn, "runs the stages one after the other", 7) for fn in entries]
+            + [of(fn, "runs an idle rank's stages", 5) for fn in users.values()]
+            + sites(modes, reads_of, 2),
             binding_time="per step",
             why=(
                 "A rank without requests takes part in each stage's collectives with inputs of no "
@@ -231,6 +230,23 @@ class DpAttention(Rule):
                 weight=1,
             )
             return
+
+
+def _agreeing(universe: Universe) -> list[Fn]:
+    """The scheduler's functions that count a step's tokens for all ranks."""
+    names = universe.fields("dp_attention", "tokens")
+    sync = universe.vocabulary.names("dp_attention", "sync_classes")
+    return [
+        fn
+        for fn in sorted(universe.fns.values(), key=lambda f: f.id)
+        if fn.side == SCHEDULER
+        and fn.per_step
+        and fn.id in universe.facts
+        and (
+            any(c.name in sync for c in universe.facts[fn.id].calls)
+            or any(a.write and a.field in names and a.how == "assign" for a in universe.facts[fn.id].accesses)
+        )
+    ]
 
 
 def _asks(fn: Fn, test: s.Expr, names: frozenset[str]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, sites
-from sgltrace.coupling.query import DRAFTS, held_by, is_copy, spec_writes, start_writes, step_reads
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import DRAFTS, call_line, callers, held_by, is_copy, spec_writes, start_writes, step_reads
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.index import syntax as s
 
 _HOLDERS = (*DRAFTS, "future_map", "future_indices")
 
@@ -52,6 +54,7 @@ class DraftState(Rule):
         yield from self._carried(universe)
         yield from self._bonus(universe)
         yield from self._extend(universe)
+        yield from self._placeholders(universe)
         yield from self._vocabulary_map(universe)
 
     def _carried(self, universe: Universe) -> Iterator[Finding]:
@@ -140,6 +143,46 @@ class DraftState(Rule):
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes them")},
             fields=sorted({universe.field_name(a) for a in writes}),
             weight=4,
+        )
+
+    def _placeholders(self, universe: Universe) -> Iterator[Finding]:
+        """Draft state that the worker fills with constants, in a step that does not draft."""
+        names = universe.fields("draft_state")
+        made = [
+            a
+            for a in held_by(universe, universe.written(names), DRAFTS, unknown=False)
+            if universe.fn(a).in_worker
+            and not universe.fn(a).other
+            and a.how == "assign"
+            and isinstance(a.value, s.Call)
+            and last_name(a.value.func) in ("zeros", "full", "ones", "zeros_like", "new_zeros")
+        ]
+        reads = step_reads(universe, names)
+        relayed = [a for a in reads if universe.role(universe.fn(a).cls) == "future_map"]
+        drafted = [a for a in reads if universe.fn(a).in_worker and universe.role(a.cls) in DRAFTS]
+        if not made or not reads:
+            return
+        reason = "shapes are right and nothing fails: drafts start from a constant, and few are accepted for a while"
+        yield Finding(
+            kind=self.kind,
+            title="A step without a draft leaves constants as the draft state",
+            producers=sites(made, writes_of, 5)
+            + [
+                of(c, "has the draft state filled with constants", 4, call_line(universe, c, universe.fn(made[0])))
+                for f in sorted({a.function for a in made})
+                for c in callers(universe, universe.fns[f])
+                if c.in_worker
+            ],
+            consumers=sites(relayed, reads_of, 5) + sites(drafted, reads_of, 4) + sites(reads, reads_of, 1),
+            binding_time="per step",
+            why=(
+                "Where the draft's extend is skipped the worker fills what the relay expects with constants. The next "
+                "on step drafts from them, over positions whose draft KV nobody wrote."
+            ),
+            refactor="Leave the draft's extend on, or extend over the gap before the first on step.",
+            verdicts={"C": (SOFT, reason)},
+            condition="the draft's extend is skipped in off steps",
+            fields=sorted({universe.field_name(a) for a in made}),
         )
 
     def _vocabulary_map(self, universe: Universe) -> Iterator[Finding]:

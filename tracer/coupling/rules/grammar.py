@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, site, sites
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
 from sgltrace.coupling.query import by_regime, calls_on, predicates_in, spec_writes, step_reads, targets
+from sgltrace.coupling.regime import SPEC
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
 
@@ -103,6 +105,7 @@ class Grammar(Rule):
             )
         yield from self._mask(universe, names)
         yield from self._given_up(universe)
+        yield from self._barrier(universe, names)
 
     def _mask(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
         writes = [
@@ -179,6 +182,81 @@ class Grammar(Rule):
                 weight=1,
             )
             return
+
+    def _barrier(self, universe: Universe, names: frozenset[str]) -> Iterator[Finding]:
+        """A method of the scheduler that moves grammars, and that only speculation's worker is handed and calls."""
+        methods: dict[str, list[Fn]] = defaultdict(list)
+        for fn in universe.fns.values():
+            if fn.cls in universe.scheduler_classes:
+                methods[fn.name].append(fn)
+        handed = [
+            a
+            for name in sorted(methods)
+            for a in universe.reads.get(name, ())
+            if a.owner == "self" and a.how == "read" and a.regime == SPEC and universe.fn(a).side == SCHEDULER
+        ]
+        moving = [
+            fn
+            for name in sorted({a.field for a in handed})
+            for fn in methods[name]
+            if any(a.field in names for c in (fn.id, *_below(universe, fn.id)) for a in universe.facts[c].accesses)
+        ]
+        handed = [a for a in handed if a.field in {fn.name for fn in moving}]
+        if not handed:
+            return
+        masks = [
+            fn
+            for fn in universe.fns.values()
+            if fn.in_worker and not fn.other and fn.side == WORKER and _calls_back(universe, fn)
+        ]
+        deciding = [
+            a
+            for a in universe.read(names)
+            if universe.fn(a).side == SCHEDULER and universe.fn(a).per_step and universe.facts[a.function].returns
+        ]
+        reason = (
+            "the previous tokens' grammar is advanced only where the worker calls back: else its mask is a token old"
+        )
+        yield Finding(
+            kind=self.kind,
+            title="The grammar of the previous step is advanced by a callback that the worker must call",
+            producers=sites(handed, "hands the worker the callback", 6)
+            + sites([a for a in deciding if a.regime == SPEC or predicates_in(universe, a.function)], reads_of, 4),
+            consumers=[of(fn, "advances the grammar when it is called back", 6) for fn in moving]
+            + [
+                of(universe.fns[c], "advances the grammar", 4)
+                for fn in moving
+                for c in _below(universe, fn.id)
+                if any(a.field in names for a in universe.facts[c].accesses)
+            ]
+            + [of(fn, "calls back before it makes its mask", 5) for fn in masks]
+            + sites(deciding, reads_of, 2),
+            binding_time="per step",
+            why=(
+                "With overlap the result of the last step is not processed when the next one starts. Speculation's "
+                "worker calls back to have its tokens accepted before it makes a mask; a step that does not samples "
+                "by an old mask, and tokens outside the grammar end the request."
+            ),
+            refactor="Call back in the off step before its mask is made, or give up overlap for it.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify calls back")},
+            condition="grammar in use",
+            only=("v2",),
+            weight=3,
+        )
+
+
+def _below(universe: Universe, function: str) -> list[str]:
+    """What a function calls, directly or at one remove."""
+    first = sorted(universe.callees.get(function, ()))
+    return first + [c for f in first for c in sorted(universe.callees.get(f, ())) if c not in first]
+
+
+def _calls_back(universe: Universe, fn: Fn) -> bool:
+    """Whether a function calls one of its own parameters, and has to do with grammars."""
+    params = {p.name for p in fn.params}
+    return any(c.owner == "" and c.name in params for c in universe.facts[fn.id].calls) and any(
+        a.field in universe.fields("sampling", "grammar") for a in universe.facts[fn.id].accesses
+    )
 
 
 def _on(universe: Universe, calls: list[Call], path: str) -> bool:

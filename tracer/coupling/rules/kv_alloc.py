@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
+from sgltrace.coupling.point import HARD, NONE, Finding, Judgement, Site, of, site, sites
+from sgltrace.coupling.query import call_line, callers, comes_from, paths_of, plain_writes, step_reads, targets
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
@@ -184,6 +184,10 @@ class KvAlloc(Rule):
             "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
         )
         shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
+        bounded = any(_bounded(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
+        safe = (NONE, "the amount is never less than what is reserved already, however narrow the step")
+        if bounded:
+            yield self._amount(universe, found, safe)
         yield Finding(
             kind=self.kind,
             title="Decode slots are reserved ahead, for a draft's width, through the draft state",
@@ -199,11 +203,34 @@ class KvAlloc(Rule):
                 "Move the allocation off the draft state; let an off step take its slot from the "
                 "request-to-token table, clamp the amount at zero and size it by the widest step."
             ),
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (HARD, shrink)},
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": safe if bounded else (HARD, shrink)},
             formula=_formula(universe, found),
             fields=["Req.kv_allocated_len", "ReqToTokenPool.req_to_token"],
             only=paths_of(universe, [fn.id for fn in found]),
             weight=8,
+        )
+
+    def _amount(self, universe: Universe, found: list[Fn], safe: Judgement) -> Finding:
+        """The amount that is reserved ahead, where it is kept from falling below what is there."""
+        widths = [site for fn in found for site in widths_behind(universe, fn)]
+        asking = {
+            c.id: c
+            for s in widths
+            for c in callers(universe, universe.fns[s.function], 2)
+            if c.per_step and not c.other and not universe.elsewhere(c)
+        }
+        own = [universe.fns[f] for fn in found for f in universe.callees.get(fn.id, ()) if _bounded(universe, f)]
+        return Finding(
+            kind=self.kind,
+            title="What is reserved ahead does not fall with a narrower step",
+            producers=[*widths, *(of(fn, "reserves slots for speculation", 5) for fn in found)],
+            consumers=[of(fn, "keeps the amount from falling", 6) for fn in own]
+            + [of(fn, "reserves, or estimates, by the amount", 4) for fn in (*found, *asking.values())],
+            binding_time="per step (schedule time)",
+            why="The amount is bounded by what is reserved already: off steps reserve more than they need, never less.",
+            refactor="None.",
+            verdicts={"C": safe},
+            fields=["Req.kv_allocated_len"],
         )
 
     def _in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
@@ -291,6 +318,19 @@ def _reserves(universe: Universe, function: str) -> bool:
     lengths = universe.fields("kv_bookkeeping", "lengths")
     own = (function, *universe.callees.get(function, ()))
     return any(a.field in lengths for f in own for a in universe.facts[f].accesses)
+
+
+def _bounded(universe: Universe, function: str) -> bool:
+    """Whether a function takes the greater of the KV lengths and what it works out from them."""
+    lengths = universe.fields("kv_bookkeeping", "lengths")
+    facts = universe.facts[function]
+    if not any(a.field in lengths and not a.write for a in facts.accesses):
+        return False
+    return any(
+        call.name in ("max", "maximum", "clamp", "clamp_", "clip")
+        and any(comes_from(arg.value, lengths, facts.local) for arg in call.node.args)
+        for call in facts.calls
+    )
 
 
 def _formula(universe: Universe, found: list[Fn]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, spec_writes, step_reads
+from sgltrace.coupling.facts import Access, annotation_class
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Judgement, of, sites
+from sgltrace.coupling.query import BATCHES, call_line, callers, decides, on_path, spec_writes, step_reads
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.index import syntax as s
 
 
 class MambaState(Rule):
@@ -23,6 +25,7 @@ class MambaState(Rule):
                     class HybridReqToTokenPool:
                         def __init__(self, speculative_num_draft_tokens):
                             self.intermediate_ssm = zeros(speculative_num_draft_tokens)
+                            self.mamba_ping_pong_track_buffer_size = 2 if speculative_num_draft_tokens is None else 1
                 """,
                 "worker": """
                     class HybridLinearAttnBackend:
@@ -123,15 +126,6 @@ class MambaState(Rule):
         ]
         if not producers or not consumers:
             return
-        on_v1 = any("v1" in universe.paths_of(fn.id) for fn in updates)
-        on_v2 = any("v2" in universe.paths_of(fn.id) for fn in updates)
-        reason = (
-            "verify writes states aside and copies the accepted one; a plain decode writes in place, "
-            "with buffers that are not there"
-        )
-        missing = "this path has no update of the state after verify at all: hybrid models do not work on it either way"
-        verdicts = {"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify keeps its way of updating")}
-        absent = {"A": (SOFT, missing), "B": (SOFT, missing), "C": (NONE, missing)}
         yield Finding(
             kind=self.kind,
             title="Linear-attention states and their track buffers are laid out for verify",
@@ -147,8 +141,8 @@ class MambaState(Rule):
                 "In the off step update in place and track by speculation's rule with nothing accepted, "
                 "without the flip."
             ),
-            verdicts=verdicts,
-            by_path={**({} if on_v1 else {"v1": absent}), **({} if on_v2 else {"v2": absent})},
+            verdicts={},
+            by_path={path: _verdicts(universe, path, updates) for path in sorted(universe.paths)},
             formula=(
                 "intermediate states: (layers, requests + 1, num_draft_tokens, ...); track buffers: 1 "
                 "with an algorithm, 2 without"
@@ -157,6 +151,82 @@ class MambaState(Rule):
             fields=sorted({universe.field_name(a) for a in (*start, *spec)}),
             weight=4,
         )
+        yield from self._committed(universe, updates)
+
+    def _committed(self, universe: Universe, updates: list[Fn]) -> Iterator[Finding]:
+        """Who works out which of a verify's states is kept."""
+        fields = universe.fields("mamba_state")
+        chosen = [
+            a
+            for a in step_reads(universe, fields, (WORKER, SCHEDULER))
+            if universe.fn(a).in_worker
+            and universe.role(a.cls) in BATCHES
+            and universe.role(universe.fn(a).cls) not in BATCHES
+        ]
+        users = {c.id: c for a in chosen for c in callers(universe, universe.fn(a)) if c.in_worker}
+        tracked = [
+            a
+            for a in universe.written(universe.fields("mamba_state", "track"))
+            if universe.fn(a).per_step
+            and any(universe.role(annotation_class(q.annotation)) == "result" for q in universe.fn(a).params)
+        ]
+        if not chosen or not (users or tracked):
+            return
+        yield Finding(
+            kind=self.kind,
+            title="The state that a verify keeps is chosen by what was accepted, for any width",
+            producers=sites(chosen, reads_of, 5),
+            consumers=[of(fn, "commits the states of a verify", 5) for fn in users.values()]
+            + sites(tracked, writes_of, 5)
+            + [of(fn, "copies the accepted step's state back", 3) for fn in updates],
+            binding_time="per step",
+            why=(
+                "The step whose state is kept is counted from the accepted tokens. With one token a request there is "
+                "one step, and it is the one that is kept."
+            ),
+            refactor="None for a verify of one token; a plain decode has to commit and track by itself.",
+            verdicts={"C": (NONE, "one accepted token chooses the first and only state")},
+            condition="hybrid linear / mamba models",
+            fields=sorted({universe.field_name(a) for a in chosen}),
+        )
+
+
+def _verdicts(universe: Universe, path: str, updates: list[Fn]) -> dict[str, Judgement]:
+    """What a plain decode does to the states and track buffers of a path."""
+    if not any(path in universe.paths_of(fn.id) for fn in updates):
+        missing = "this path has no update of the state after verify at all: hybrid models do not work on it either way"
+        return {"A": (SOFT, missing), "B": (SOFT, missing), "C": (NONE, missing)}
+    flips = [
+        universe.fn(a)
+        for a in universe.written(universe.fields("mamba_state", "track"))
+        if universe.fn(a).per_step and not universe.fn(a).in_worker and a.how == "assign"
+    ]
+    counts = {
+        a.field
+        for fn in flips
+        for a in universe.facts[fn.id].accesses
+        if not a.write and universe.role(a.cls) == "result"
+    }
+    filled = [a for a in on_path(universe, list(universe.written(counts)), path) if not universe.fn(a).in_worker]
+    filled = [a for a in filled if universe.role(a.cls) == "result" and not universe.fn(a).other]
+    slots = universe.fields("mamba_state", "slots")
+    narrow = [a for a in universe.written(slots) if universe.fn(a).at_start and _by_algorithm(universe, a)]
+    if narrow:
+        worst = HARD, "an algorithm leaves fewer track buffers than a plain step flips between"
+    elif filled:
+        worst = HARD, "the scheduler counts every result's tokens and flips to a track buffer that nothing wrote"
+    else:
+        worst = SOFT, "a plain result has no counts, and the scheduler tracks nothing for it: a prefix is not cached"
+    return {"A": worst, "B": worst, "C": (NONE, "verify keeps its way of updating")}
+
+
+def _by_algorithm(universe: Universe, access: Access) -> bool:
+    """Whether a value is one of two by a condition on the algorithm."""
+    if access.value is None:
+        return False
+    return access.regime is not None or any(
+        isinstance(part, s.Cond) and universe.predicates.read(part.test).known for part in s.descend(access.value)
+    )
 
 
 def _patterns(universe: Universe) -> list[str]:

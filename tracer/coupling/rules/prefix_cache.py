@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers
+from sgltrace.coupling.facts import Access, Call
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
+from sgltrace.coupling.query import call_line, callers, calls_on
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import Universe
+from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
 
@@ -114,8 +114,11 @@ class PrefixCache(Rule):
             yield Finding(
                 kind=self.kind,
                 title="Finished requests are cached up to the committed length",
-                producers=sites(spec, writes_of, 5),
-                consumers=sites(ends, "takes the committed length", 5) + sites(direct, reads_of, 5),
+                producers=sites(spec, writes_of, 5)
+                + sites([e for e in ends if not universe.elsewhere(universe.fn(e))], "caches what ended", 5),
+                consumers=sites(ends, "takes the committed length", 5)
+                + sites(direct, reads_of, 5)
+                + [site(c, "runs the draft over what no cache had", 6) for c in _filling(universe)],
                 binding_time="request lifetime",
                 why=(
                     "When a request ends its KV is inserted up to the committed length. The target's "
@@ -127,6 +130,16 @@ class PrefixCache(Rule):
                 fields=["Req.kv_committed_len"],
                 weight=1,
             )
+
+
+def _filling(universe: Universe) -> list[Call]:
+    """Where the worker runs the draft model, other than in the loop that drafts."""
+    runners = universe.vocabulary.names("draft_kv", "runners")
+    return [
+        c
+        for c in calls_on(universe, runners)
+        if universe.fn(c).in_worker and universe.fn(c).side == WORKER and not c.loops and not universe.fn(c).other
+    ]
 
 
 def _init(universe: Universe, access: Access) -> bool:

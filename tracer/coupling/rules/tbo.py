@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, step_reads
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.query import call_line, callers, decides, step_reads, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 from sgltrace.coupling.wording import reads_of
+from sgltrace.index import syntax as s
 
 
 class TwoBatchOverlap(Rule):
@@ -71,11 +72,24 @@ class TwoBatchOverlap(Rule):
             s for f in sorted({b.function for b in branches}) for s in decides(universe, f, [b.line for b in branches])
         ]
         producers += sites(reads, reads_of, 4)
-        reason = "all ranks must cut by the same mode: a rank in an off step cuts by one token a request"
+        modes = universe.fields("cuda_graph", "mode")
+        fixed = [
+            call
+            for name in sorted({universe.fns[f].name for f in inside})
+            for call in universe.calls.get(name, ())
+            if any(isinstance(arg.value, s.Attr) and arg.value.attr in modes for arg in call.node.args)
+            and any(t.id in inside and t.per_step for t in targets(universe, call))
+        ]
+        reason = (
+            "a graph runner has the batch cut by the mode of its capture: a batch without a speculative input raises"
+            if fixed
+            else "all ranks must cut by the same mode: a rank in an off step cuts by one token a request"
+        )
+        level = HARD if fixed else SOFT
         yield Finding(
             kind=self.kind,
             title="Two-batch overlap cuts a batch by the tokens of its speculative stage",
-            producers=producers,
+            producers=producers + sites(fixed, "has a batch cut by the mode of its capture", 5),
             consumers=sites([a for a in flags if a.function not in inside], reads_of, 4)
             + [
                 of(c, "cuts by it", 4, call_line(universe, c, universe.fns[f]))
@@ -92,7 +106,7 @@ class TwoBatchOverlap(Rule):
                 "by one token a request; ranks exchange only whether they can."
             ),
             refactor="Cut by the mode of the step that runs, and let ranks agree on it.",
-            verdicts={"A": (SOFT, reason), "B": (SOFT, reason), "C": (NONE, "verify is cut as before")},
+            verdicts={"A": (level, reason), "B": (level, reason), "C": (NONE, "verify is cut as before")},
             condition="two-batch overlap",
             fields=["ForwardBatch.tbo_split_seq_index"],
             weight=2,
