@@ -27,7 +27,7 @@ from sgltrace.reports.views.overview import overview
 from sgltrace.reports.views.points import point_pages, points_page
 from sgltrace.reports.views.refactor import plans
 from sgltrace.reports.views.runs import run_pages
-from sgltrace.reports.views.tensors import contract, stages
+from sgltrace.reports.views.tensors import REQUIREMENTS, contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
 
 Task = Callable[[Site], None]
@@ -127,7 +127,7 @@ def _lists(context: Context, site: Site) -> None:
     site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
     if len(context.paths) > 1:
         site.page("compare.html", "compare.html", page="compare", view=compare(context))
-    site.page("contract.html", "contract.html", page="contract", contract=contract(context))
+    site.page("contract.html", "contract.html", page="contract", contract=contract(context), requirements=REQUIREMENTS)
 
 
 def _points(

@@ -39,13 +39,25 @@ class Call:
     open: bool = False
     """Whether the way to the worker leads through it, or it is the worker."""
     calls: list[Call] = field(default_factory=list)
-    shared: list[GuardText] = field(default_factory=list)
-    """Conditions of all its calls, which are not repeated at each."""
+    inside: list[Call | Group] = field(default_factory=list)
+    """The same calls, those that follow each other under one condition together."""
+    shown: list[GuardText] = field(default_factory=list)
+    """Of its conditions those that no group around it says."""
+    group: bool = False
     overrides: list[FunctionLink] = field(default_factory=list)
     """Of a virtual call: what else may run in its place."""
     others: list[FunctionLink] = field(default_factory=list)
     """Functions called besides, which lead to no coupling point, tensor or worker."""
     left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Calls that follow each other under the same conditions, which are said once."""
+
+    conditions: list[GuardText]
+    inside: list[Call | Group]
+    group: bool = True
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,7 @@ class _Builder:
             else:
                 self._expand(made, callee, depth + 1)
         call.open = call.entry or any(made.open for made in call.calls)
-        _share_guards(call)
+        call.inside = _grouped([(made, made.guards) for made in call.calls])
         call.others = [function_link(self.context, name) for name in others]
         if not call.calls and not call.others:
             self.leaves.add(identifier)
@@ -179,11 +191,24 @@ class _Builder:
         )
 
 
-def _share_guards(call: Call) -> None:
-    """Moves the conditions that all of several calls are under to the function that makes them."""
-    if len(call.calls) < 2:
-        return
-    shared = [guard for guard in call.calls[0].guards if all(guard in made.guards for made in call.calls)]
-    for made in call.calls:
-        made.guards = [guard for guard in made.guards if guard not in shared]
-    call.shared = shared
+def _grouped(calls: list[tuple[Call, list[GuardText]]]) -> list[Call | Group]:
+    """Each call with those of its conditions that are still to be said."""
+    found: list[Call | Group] = []
+    at = 0
+    while at < len(calls):
+        call, guards = calls[at]
+        end = at + 1
+        while guards and end < len(calls) and calls[end][1][:1] == guards[:1]:
+            end += 1
+        if end - at > 1:
+            run = calls[at:end]
+            same = next(
+                (n for n, alike in enumerate(zip(*(g for _, g in run), strict=False)) if len(set(alike)) > 1), None
+            )
+            count = min(len(g) for _, g in run) if same is None else same
+            found.append(Group(guards[:count], _grouped([(made, rest[count:]) for made, rest in run])))
+        else:
+            call.shown = guards
+            found.append(call)
+        at = end
+    return found

@@ -54,7 +54,7 @@ def crossing(context: Context, point: CouplingPoint) -> Crossing:
     left = _column(context, point.producers, 0)
     right = _column(context, point.consumers, WIDTH + MIDDLE + 2 * GAP)
     carriers = point.fields or ([point.formula] if point.formula else [point.binding_time])
-    middle = [Box(WIDTH + GAP, 0, MIDDLE, _cut(name, 27), "", name, -1, None) for name in _few(carriers)]
+    middle = [_carrier(name, bool(point.fields)) for name in _few(carriers)]
     tallest = max(len(left), len(right), len(middle), 1)
     left, middle, right = (_centred(column, tallest) for column in (left, middle, right))
     curves = _between(left, middle) + _between(middle, right)
@@ -73,13 +73,21 @@ def _column(context: Context, places: list[Place], x: int) -> list[Box]:
     for name, found in lines.items():
         component = context.component(name)
         where = ", ".join(str(line) for line in sorted(set(found)))
-        under = _cut(f"{component} · line {where}", 40)
+        owner, _, last = short(name).rpartition(".")
+        under = _cut(f"{owner or component} · {where}", 36)
         url = context.links.line(name, found[0])
-        boxes.append(Box(x, 0, WIDTH, _tail(short(name)), under, short(name), context.hues.get(component, 11), url))
+        full = f"{short(name)}, {component}, line {where}"
+        boxes.append(Box(x, 0, WIDTH, _tail(last), under, full, context.hues.get(component, 11), url))
     if len(boxes) > MOST:
         rest = f"and {len(boxes) - MOST + 1} more"
         boxes = [*boxes[: MOST - 1], Box(x, 0, WIDTH, rest, "listed below", rest, 11, None)]
     return boxes
+
+
+def _carrier(name: str, field: bool) -> Box:
+    """A field with its class below it, else a formula or a time."""
+    owner, _, last = name.rpartition(".") if field else ("", "", name)
+    return Box(WIDTH + GAP, 0, MIDDLE, _cut(last, 27), _cut(owner, 30), name, -1, None)
 
 
 def _few(names: list[str]) -> list[str]:

@@ -122,10 +122,13 @@ class ModulePages:
         self._points: dict[str, list[tuple[Markup, str, str]]] = {}
         for point in context.index.coupling_points:
             url = context.links.point(point.id) or Markup()
-            ends = [(place.function, "fixes it") for place in point.producers]
-            ends += [(place.function, "relies on it") for place in point.consumers]
-            for function, end in dict.fromkeys(ends):
-                self._points.setdefault(function, []).append((url, point.title, end))
+            fixes = {place.function for place in point.producers}
+            relies = {place.function for place in point.consumers}
+            for function in sorted(fixes | relies):
+                told = " and ".join(
+                    text for text, ends in (("fixes it", fixes), ("relies on it", relies)) if function in ends
+                )
+                self._points.setdefault(function, []).append((url, point.title, told))
 
     def page(self, file: str) -> ModulePage:
         """The module page that is written to ``file``."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sgltrace.reports.context import Context
 from sgltrace.reports.views.common import component_pairs
 
+BLOCKING = ("hard", "soft")
 HEAT = 4
 """Steps of shading."""
 
@@ -43,6 +44,9 @@ def matrix(context: Context) -> Matrix:
             cell = counts.setdefault(pair, {path: Counter() for path in context.paths})
             for path in context.paths:
                 cell[path][point.severity.get(path) or ""] += 1
+    counts = {
+        pair: by_path for pair, by_path in counts.items() if any(c[name] for c in by_path.values() for name in BLOCKING)
+    }
     order = {name: number for number, name in enumerate(context.components)}
     rows = sorted({a for a, _ in counts}, key=lambda name: order.get(name, len(order)))
     columns = sorted({b for _, b in counts}, key=lambda name: order.get(name, len(order)))
@@ -58,7 +62,8 @@ def matrix(context: Context) -> Matrix:
 def _cell(found: dict[str, Counter[str]], most: int, crossing: str) -> Cell:
     hard = sum(by_path["hard"] for by_path in found.values())
     heat = -(-hard * HEAT // most) if most else 0
-    return Cell({path: _worst(by_path) for path, by_path in found.items()}, heat, crossing)
+    counts = {path: {name: count[name] for name in BLOCKING if count[name]} for path, count in found.items()}
+    return Cell(counts, heat, crossing)
 
 
 def _worst(count: Counter[str]) -> dict[str, int]:
