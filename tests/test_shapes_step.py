@@ -187,6 +187,7 @@ class ModelRunner:
         self.graph_runner = CudaGraphRunner(self)
 
     def forward(self, batch: ForwardBatch):
+        self.graph_runner.fill(batch)
         return self.model.forward(batch.input_ids, batch)
 
 
@@ -197,6 +198,9 @@ class CudaGraphRunner:
             self.width = model_runner.server_args.speculative_num_draft_tokens
         self.max_bs = max(sizes())
         self.input_ids = torch.zeros((self.max_bs * self.width,), dtype=torch.int64)
+
+    def fill(self, batch: ForwardBatch):
+        self.input_ids[: batch.input_ids.shape[0]].copy_(batch.input_ids)
 
 
 class EAGLEWorkerV2:
@@ -290,6 +294,11 @@ def test_a_tensor_has_stride_dtype_producer_and_consumers(shapes: Shapes) -> Non
     assert found.producer.function == "sglang.srt.speculative.worker:EAGLEWorkerV2.verify"
     readers = {use.function.rpartition(".")[2] for use in found.consumers}
     assert {"extend", "process_batch_result"} <= readers
+
+
+def test_a_graph_s_buffer_is_taken_by_what_fills_and_reads_it(shapes: Shapes) -> None:
+    (found,) = [t for t in shapes.tensors() if (t.stage, t.name) == ("graph buffers", "input_ids")]
+    assert {use.function.rpartition(":")[2] for use in found.consumers} == {"CudaGraphRunner.fill"}
 
 
 def test_the_same_program_gives_the_same_list(program: Program, shapes: Shapes) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sgltrace.index.fields import READS
 from sgltrace.index.shapes import objects
 from sgltrace.index.shapes.frames import FieldWrite, Frame
 from sgltrace.index.shapes.report import as_listed, field_tensor
-from sgltrace.index.shapes.values import Obj, Tensor, Value, alternatives
+from sgltrace.index.shapes.values import Obj, Place, Tensor, alternatives
 
 if TYPE_CHECKING:
     from sgltrace import model
@@ -49,7 +50,10 @@ def _of_object(machine: Machine, flow: FieldFlow, obj: Obj, title: str) -> list[
             if isinstance(value, Obj) and machine.role(value.cls) == BUFFERS:
                 found += _of_object(machine, flow, value, title)
             elif isinstance(value, Tensor) and value.shape is not None and value.place is not None:
-                found.append(_listed(machine, obj, name, value, title))
+                write = FieldWrite(0, STAGE, value.place, obj, name, value, ())
+                listed = as_listed(machine, value)
+                assert listed is not None
+                found.append(field_tensor(machine, write, listed, title, _uses(machine, flow, obj.cls, name)))
     return found
 
 
@@ -59,9 +63,12 @@ def _fields(machine: Machine, flow: FieldFlow, cls: ClassInfo) -> list[str]:
     return sorted(names)
 
 
-def _listed(machine: Machine, obj: Obj, name: str, value: Tensor, title: str) -> model.Tensor:
-    assert value.place is not None
-    write = FieldWrite(0, STAGE, value.place, obj, name, value, ())
-    listed: Value | None = as_listed(machine, value)
-    assert listed is not None
-    return field_tensor(machine, write, listed, title)
+def _uses(machine: Machine, flow: FieldFlow, cls: ClassInfo, name: str) -> set[Place]:
+    """The places of the path that read a buffer, or fill it."""
+    classes, phases = machine.world.mro(cls), machine.world.program.phases
+    accesses = [a for uses in flow if uses.field == name and uses.cls in classes for a in (*uses.reads, *uses.writes)]
+    return {
+        Place(access.function.id, access.line)
+        for access in accesses
+        if access.kind in (*READS, "in-place", "kernel") and machine.path in phases.paths(access.function)
+    }

@@ -57,12 +57,19 @@ def as_listed(machine: Machine, value: Value) -> Value | None:
     return known[0] if len(known) == 1 else Either(tuple(known))
 
 
-def field_tensor(machine: Machine, write: FieldWrite, value: Value, title: str = "") -> model.Tensor:
-    """A written field as the index lists it; ``title`` names the object's class where another name says more."""
+def field_tensor(
+    machine: Machine, write: FieldWrite, value: Value, title: str = "", uses: Iterable[Place] | None = None
+) -> model.Tensor:
+    """A written field as the index lists it.
+
+    ``title`` names the object's class where another name says more; ``uses`` are the places that take it, if not those
+    that the step came by.
+    """
     cls = write.obj.cls
     producer = _producer(value, write.place)
     what = f"{cls.name if cls else ''}.{write.field} = ... ({_where(machine, write.place)})"
-    uses = machine.records.reads.get((write.obj.number, write.field), {})
+    if uses is None:
+        uses = machine.records.reads.get((write.obj.number, write.field), {})
     return _tensor(machine, write.stage, write.field, title or (cls.name if cls else None), value, producer, what, uses)
 
 
