@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from test_coupling_rules import found
 
@@ -9,6 +11,11 @@ from sgltrace.coupling.rule import Example
 from sgltrace.coupling.rules import all_rules
 
 RULES = {rule.kind: rule for rule in all_rules()}
+
+
+def joined(*texts: str) -> str:
+    """Several texts of one part, each with its own indent."""
+    return "\n".join(map(textwrap.dedent, texts))
 
 
 def severities(kind: str, title: str, **parts: str) -> list[dict[str, str | None]]:
@@ -220,6 +227,13 @@ def test_two_batch_overlap_cut_by_the_mode_of_a_capture():
     assert (fixed, asked) == ([{"v1": "hard", "v2": "hard"}], [{"v1": "soft", "v2": "soft"}])
 
 
+OWN = """
+    class EAGLEWorker:
+        def forward_batch_generation(self, batch: ScheduleBatch):
+            if self.speculative_num_steps == 0:
+                return self.trivial(batch)
+            return self.draft()
+"""
 POOL = """
     class HybridReqToTokenPool:
         def __init__(self, speculative_num_draft_tokens, overlap):
@@ -263,6 +277,8 @@ FILL = """
 def test_track_buffers_block_where_they_are_missing_or_flipped_unwritten(size, before, severity):
     parts = {"start": POOL.format(size=size), "worker": COMMIT, "scheduler": FLIP, "before": before}
     assert severities("mamba_state", "track buffers", **parts) == [{"v1": severity, "v2": severity}]
+    assert severities("mamba_state", "that a verify keeps", **parts) == []
+    parts["worker"] += OWN
     assert severities("mamba_state", "that a verify keeps", **parts) == [{"v1": "none", "v2": "none"}]
 
 
@@ -278,6 +294,12 @@ def test_slots_reserved_ahead_that_never_fall_below_what_is_there():
     """
     bounded = ahead.format(amount="max(req.kv_allocated_len, req.kv_committed_len + width())")
     free = ahead.format(amount="req.kv_committed_len + width()")
-    table = "class EAGLEWorker:\n    def use(self, pool: ReqToTokenPool):\n        return pool.req_to_token[0]\n"
-    assert severities("kv_alloc", "does not fall", before=bounded, worker=table) == [{"v1": "none", "v2": "none"}]
-    assert severities("kv_alloc", "does not fall", before=free, worker=table) == []
+    table = """
+        class EAGLEWorker:
+            def use(self, pool: ReqToTokenPool):
+                return pool.req_to_token[0]
+    """
+    worker = joined(table, OWN)
+    assert severities("kv_alloc", "does not fall", before=bounded, worker=worker) == [{"v1": "none", "v2": "none"}]
+    assert severities("kv_alloc", "does not fall", before=free, worker=worker) == []
+    assert severities("kv_alloc", "does not fall", before=bounded, worker=table) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_coupling_severity import severities
+from test_coupling_severity import OWN, joined, severities
 
 LOOP = """
     class EAGLEWorker:
@@ -19,13 +19,6 @@ MADE = """
     class EAGLEWorker:
         def __init__(self, args):
             self.speculative_num_steps = args.speculative_num_steps
-"""
-OWN = """
-    class EAGLEWorker:
-        def forward_batch_generation(self, batch: ScheduleBatch):
-            if self.speculative_num_steps == 0:
-                return self.trivial(batch)
-            return self.draft()
 """
 
 
@@ -67,8 +60,11 @@ def test_a_controller_that_chooses_the_steps_again():
             def told(self, accepted):
                 self.steps.update(accepted)
     """
-    assert severities("control_surface", "adaptive controller", worker=own) == [{"v1": "soft", "v2": "soft"}]
-    plain = own.replace("AdaptiveSteps", "Steps")
+    assert severities("control_surface", "adaptive controller", worker=joined(own, OWN)) == [
+        {"v1": "soft", "v2": "soft"}
+    ]
+    assert severities("control_surface", "adaptive controller", worker=own) == []
+    plain = joined(own.replace("AdaptiveSteps", "Steps"), OWN)
     assert severities("control_surface", "adaptive controller", worker=plain) == []
 
 
@@ -109,3 +105,64 @@ def test_a_callback_that_advances_the_grammar_before_the_mask_is_made():
     always = scheduler.format(guard="if batch.reqs:")
     assert severities("grammar", "callback", scheduler=handed, v2=worker) == [{"v1": None, "v2": "hard"}]
     assert severities("grammar", "callback", scheduler=always, v2=worker) == []
+
+
+def test_a_draft_extend_of_fixed_width_blocks_only_the_path_that_has_it():
+    fixed = """
+        class EagleDraftWorker:
+            def widen(self, batch: ModelWorkerBatch):
+                batch.seq_lens = batch.seq_lens + self.speculative_num_draft_tokens
+                batch.forward_mode = ForwardMode.DRAFT_EXTEND
+
+            def extend(self, batch: ModelWorkerBatch):
+                self.widen(batch)
+    """
+    counted = fixed.replace("self.speculative_num_draft_tokens", "batch.spec_info.accept_length")
+    counted = counted.replace("widen", "grow").replace("def extend", "def lengthen")
+    assert severities("draft_state", "fixed number", v1=counted, v2=fixed) == [{"v1": None, "v2": "hard"}]
+    assert severities("draft_state", "fixed number", v1=counted) == []
+
+
+def test_a_planning_stream_that_each_stage_joins():
+    text = """
+        class EAGLEWorkerV2:
+            def __init__(self):
+                self.plan_stream, self.plan_stream_ctx = make_stream()
+
+            def verify(self, batch: ScheduleBatch):
+                with self.plan_stream_ctx:
+                    self.prepare(batch)
+    """
+    join = text + "            current_stream().wait_stream(self.plan_stream)\n"
+    assert severities("stream_order", "planned", v2=join) == [{"v1": None, "v2": "none"}]
+    assert severities("stream_order", "planned", v2=text) == [{"v1": None, "v2": "soft"}]
+
+
+def test_a_condition_on_either_mode_treats_a_verify_as_a_decode():
+    mode = """
+        class ForwardMode(IntEnum):
+            DECODE = auto()
+            TARGET_VERIFY = auto()
+
+            def is_decode(self):
+                return self == ForwardMode.DECODE
+
+            def is_target_verify(self):
+                return self == ForwardMode.TARGET_VERIFY
+    """
+    worker = """
+        class EAGLEWorker:
+            def verify(self, batch: ScheduleBatch):
+                batch.forward_mode = ForwardMode.TARGET_VERIFY
+    """
+    target = """
+        class LogitsProcessor:
+            def keep(self, forward_batch: ForwardBatch):
+                if forward_batch.forward_mode.is_decode(){more}:
+                    return self.all_rows
+    """
+    either = target.format(more=" or forward_batch.forward_mode.is_target_verify()")
+    assert severities("forward_mode", "treated", start=mode, worker=worker, target=either) == [
+        {"v1": "none", "v2": "none"}
+    ]
+    assert severities("forward_mode", "treated", start=mode, worker=worker, target=target.format(more="")) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Call, Refusal
+from sgltrace.coupling.facts import Access, Call, Refusal
 from sgltrace.coupling.offsteps import gates_of_adaptive, off_steps
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, sites
 from sgltrace.coupling.query import callers, reads_after, start_writes, targets
@@ -60,7 +60,6 @@ class ConfigGate(Rule):
         """The widths and what keeps them consistent; then other refusals; then features that are switched off."""
         yield from self._widths(universe)
         yield from self._refusals(universe)
-        yield from self._switched_off(universe)
         yield from self._no_steps(universe)
         yield from self._off_step_gates(universe)
 
@@ -151,33 +150,35 @@ class ConfigGate(Rule):
         return {p.attr for p in s.descend(refusal.tests[-1][0]) if isinstance(p, s.Attr)}
 
     def _refusals(self, universe: Universe) -> Iterator[Finding]:
-        """The features that speculation refuses."""
+        """The features that speculation refuses, or switches off."""
+        turned = self._switched_off(universe)
         by_feature: dict[str, list[Refusal]] = defaultdict(list)
         for refusal in self.gates(universe):
             asked = self.asks(universe, refusal)
             features = sorted(a for a in asked if not universe.vocabulary.spec.is_config(a) and a.islower())
             if features and features[0] not in universe.vocabulary.spec.overlap_fields:
                 by_feature[features[0]].append(refusal)
-        readers = {feature: reads_after(universe, {feature}) for feature in sorted(by_feature)}
+        features = sorted(by_feature.keys() | {t.field for t in turned})
+        readers = {feature: reads_after(universe, {feature}) for feature in features}
         # A word that half of the engine reads (the device) is no feature that somebody could turn on.
         refused = [f for f, found in readers.items() if found and len({a.function for a in found}) <= 40]
         if not refused:
             return
         yield Finding(
             kind=self.kind,
-            title=f"Speculation is refused with {', '.join(refused[:4])}{' and others' if len(refused) > 4 else ''}",
+            title="Features that the arguments refuse or switch off for speculation",
             producers=sites(
                 [r for f in refused for r in by_feature[f]], lambda r: f"refuses: {show(r.tests[-1][0])}", 5
-            ),
+            )
+            + sites([t for t in turned if t.field in refused], writes_of, 5),
             consumers=[site for f in refused for site in _first(universe, sites(readers[f], reads_of, 3))],
             binding_time="process start",
             why=(
-                "The arguments refuse these features together with an algorithm. A server that only sometimes "
-                "speculates is refused too."
+                f"With an algorithm the arguments refuse, or turn off, {', '.join(refused)}. A server that only "
+                "sometimes speculates does without them too."
             ),
             refactor="Lift a gate where the on step supports the feature; off steps need nothing.",
-            verdicts=dict.fromkeys("ABC", (NONE, "no such process starts: no step of it, on or off, has the feature")),
-            condition=" or ".join(refused),
+            verdicts=dict.fromkeys("ABC", (NONE, "no step of the process, on or off, has the feature")),
             fields=[f"ServerArgs.{feature}" for feature in refused],
         )
 
@@ -230,10 +231,10 @@ class ConfigGate(Rule):
     def _off_step_gates(self, universe: Universe) -> Iterator[Finding]:
         """What refuses the changing number of steps, and with it the step without drafts."""
         gates = gates_of_adaptive(universe)
-        if not gates:
+        steps = off_steps(universe)
+        if not gates or not steps:
             return
         functions = sorted({gate.function for gate in gates})
-        steps = off_steps(universe)
         adaptive = universe.of_class("control_surface")
         users = {
             c.id: c
@@ -260,13 +261,13 @@ class ConfigGate(Rule):
             refactor="Lift the gates one by one: each names what its configuration lacks.",
             verdicts={"C": (SOFT, reason)},
             condition="a configuration that a gate names",
-            weight=2 if steps else 1,
+            weight=2,
         )
 
-    def _switched_off(self, universe: Universe) -> Iterator[Finding]:
+    def _switched_off(self, universe: Universe) -> list[Access]:
         """Features of the server that the arguments turn off for speculation."""
         skip = universe.vocabulary.spec.overlap_fields | universe.fields("scheduler_policy", "limits")
-        turned = [
+        return [
             a
             for found in universe.writes.values()
             for a in found
@@ -278,26 +279,6 @@ class ConfigGate(Rule):
             and not universe.vocabulary.spec.is_config(a.field)
             and a.owner in ("self", "server_args")
         ]
-        if not turned:
-            return
-        readers = reads_after(universe, {t.field for t in turned})
-        if not readers:
-            return
-        yield Finding(
-            kind=self.kind,
-            title=f"{', '.join(sorted({t.field for t in turned})[:3])} is switched for speculation",
-            producers=sites(turned, writes_of, 5),
-            consumers=sites(readers, reads_of, 3),
-            binding_time="process start",
-            why=(
-                "Features that speculation cannot run with are switched off when the process starts, and "
-                "stay off in off steps."
-            ),
-            refactor="None for correctness; off steps do without these features.",
-            verdicts=dict.fromkeys("ABC", (NONE, "no step turns them on again: off steps do without them, too")),
-            fields=sorted({f"ServerArgs.{t.field}" for t in turned}),
-            weight=1,
-        )
 
 
 def _first(universe: Universe, found: list[Site], most: int = 4) -> list[Site]:

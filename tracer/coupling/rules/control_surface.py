@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import annotation_class
+from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, step_reads
 from sgltrace.coupling.rule import Example, Rule
@@ -152,7 +153,7 @@ class ControlSurface(Rule):
         # What a worker calls through its base class may not be known to run: the controller's own calls are.
         names = {fn.name for fn in own}
         users |= {fn.id: fn for fn in own if any(c.name in names for c in universe.facts[fn.id].calls)}
-        if not chosen or not users:
+        if not chosen or not users or not off_steps(universe):
             return
         yield Finding(
             kind=self.kind,

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import DRAFTS, call_line, callers, held_by, is_copy, spec_writes, start_writes, step_reads
+from sgltrace.coupling.query import (
+    BATCHES,
+    DRAFTS,
+    call_line,
+    callers,
+    held_by,
+    is_copy,
+    spec_writes,
+    start_writes,
+    step_reads,
+)
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
+from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, writes_of
 from sgltrace.index import syntax as s
 
@@ -54,6 +66,7 @@ class DraftState(Rule):
         yield from self._carried(universe)
         yield from self._bonus(universe)
         yield from self._extend(universe)
+        yield from self._fixed_extend(universe)
         yield from self._placeholders(universe)
         yield from self._vocabulary_map(universe)
 
@@ -143,6 +156,56 @@ class DraftState(Rule):
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes them")},
             fields=sorted({universe.field_name(a) for a in writes}),
             weight=4,
+        )
+
+    def _fixed_extend(self, universe: Universe) -> Iterator[Finding]:
+        """A draft's extend that takes as many rows of each request as verify had, whatever was accepted."""
+        names = universe.fields("draft_state", "extend_lengths")
+        modes = universe.vocabulary.spec.spec_modes
+        stages = {
+            m.function
+            for mode in sorted(modes)
+            if "EXTEND" in mode
+            for m in universe.mentions.get(mode, ())
+            if universe.fn(m).in_worker and universe.fn(m).side == WORKER and not universe.fn(m).other
+        }
+        wide = [
+            a
+            for a in universe.written(names)
+            if a.function in stages
+            and universe.role(a.cls) in BATCHES
+            and mentions_width(universe, a.value, universe.facts[a.function])
+        ]
+        if not wide:
+            return
+        above = {
+            c.id: c
+            for f in sorted({a.function for a in wide})
+            for c in callers(universe, universe.fns[f])
+            if c.in_worker and c.side == WORKER and not c.other
+        }
+        graphs = Graphs(universe)
+        replays = [fn for fn in graphs.draft if not graphs.captures(fn) and fn.per_step and not universe.elsewhere(fn)]
+        reads = [a for fn in replays for a in universe.facts[fn.id].accesses if a.field in names and not a.write]
+        reason = "the one row of an off step's request does not fill the width that the extend takes of each"
+        yield Finding(
+            kind=self.kind,
+            title="The draft's extend takes a fixed number of rows of every request",
+            producers=sites(wide, writes_of, 5) + [of(fn, "extends the draft by it", 5) for fn in above.values()],
+            consumers=sites(reads, reads_of, 5)
+            + [of(fn, "takes rows by the width", 5) for fn in above.values()]
+            + sites([a for a in universe.written(names) if a.function in stages], writes_of, 2),
+            binding_time="per step",
+            why=(
+                "The extend that keeps the draft current adds the width of a verify to every length, and takes the "
+                "accepted row by that stride. Handed the one token of an off step it has too few rows."
+            ),
+            refactor="Hand the width of the result to the extend, or pad the off step's rows to it.",
+            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify has rows of the same width")},
+            formula="rows of request i: from i * num_draft_tokens on, num_draft_tokens of them",
+            condition="the off step keeps the draft current by the existing extend",
+            fields=sorted({universe.field_name(a) for a in wide}),
+            weight=3,
         )
 
     def _placeholders(self, universe: Universe) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
+from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import HARD, NONE, Finding, Judgement, Site, of, site, sites
 from sgltrace.coupling.query import call_line, callers, comes_from, paths_of, plain_writes, step_reads, targets
 from sgltrace.coupling.regime import PLAIN
@@ -186,7 +187,7 @@ class KvAlloc(Rule):
         shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
         bounded = any(_bounded(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
         safe = (NONE, "the amount is never less than what is reserved already, however narrow the step")
-        if bounded:
+        if bounded and off_steps(universe):
             yield self._amount(universe, found, safe)
         yield Finding(
             kind=self.kind,

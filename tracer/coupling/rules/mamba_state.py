@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access, annotation_class
+from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Judgement, of, sites
 from sgltrace.coupling.query import BATCHES, call_line, callers, decides, on_path, spec_writes, step_reads
 from sgltrace.coupling.rule import Example, Rule
@@ -154,7 +155,7 @@ class MambaState(Rule):
         yield from self._committed(universe, updates)
 
     def _committed(self, universe: Universe, updates: list[Fn]) -> Iterator[Finding]:
-        """Who works out which of a verify's states is kept."""
+        """Who works out which of a verify's states is kept, where a release verifies one token."""
         fields = universe.fields("mamba_state")
         chosen = [
             a
@@ -170,7 +171,7 @@ class MambaState(Rule):
             if universe.fn(a).per_step
             and any(universe.role(annotation_class(q.annotation)) == "result" for q in universe.fn(a).params)
         ]
-        if not chosen or not (users or tracked):
+        if not chosen or not (users or tracked) or not off_steps(universe):
             return
         yield Finding(
             kind=self.kind,

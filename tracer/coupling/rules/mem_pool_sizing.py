@@ -9,11 +9,9 @@ from sgltrace.coupling.point import NONE, Finding, Site, of, sites
 from sgltrace.coupling.query import decides, targets
 from sgltrace.coupling.regime import BATCH, SPEC
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.universe import TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
-
-POOLS = ("request_pool", "kv_allocator")
 
 
 class MemPoolSizing(Rule):
@@ -122,10 +120,12 @@ class MemPoolSizing(Rule):
         reads = [a for a in universe.read(names) if not universe.is_args(universe.fn(a))]
         consumers = _made(universe, set(sizing)) + sites([a for a in reads if a.function in sizing], reads_of, 4)
         consumers += sites([a for a in reads if universe.fn(a).cls in universe.scheduler_classes], reads_of, 3)
+        pools = universe.vocabulary.names("draft_kv", "pools")
+        graphs = {fn.module for fn in universe.of_class("cuda_graph") if fn.side == TARGET}
         consumers += sites(
-            [a for a in universe.read({"size"}) if universe.role(a.cls) in POOLS and universe.fn(a).at_start],
-            "goes by the size of a pool",
-            4,
+            [a for a in universe.read({"size"}) if a.owner in pools and universe.fn(a).module in graphs],
+            "captures graphs up to the size of a pool",
+            5,
         )
         if not functions or not consumers:
             return

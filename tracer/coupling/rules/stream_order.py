@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, paths_of, shared_writes, spec_writes, start_writes, step_reads
+from sgltrace.coupling.query import callers, paths_of, shared_writes, spec_writes, start_writes, step_reads, targets
+from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 
 
@@ -95,20 +96,44 @@ class StreamOrder(Rule):
         reads = step_reads(universe, streams, (WORKER,))
         if not writes or not reads:
             return
-        reason = "an off step that runs beside it must wait for the planning stream, or plan on it as well"
+        entered = {a.function for a in reads}
+        joined = {
+            function
+            for function in entered
+            for call in universe.facts[function].calls
+            if call.name in ("wait_stream", "wait_event", "synchronize")
+            and (call.owner in streams or any(last_name(arg.value) in streams for arg in call.node.args))
+        }
+        handed = {c.id: universe.fns[c.id] for f in sorted(entered) for c in _handed(universe, f, streams)}
+        joined |= {f for f in entered if any(c.id in handed for c in _handed(universe, f, streams))}
+        open_ended = sorted(f for f in entered - joined if not universe.fns[f].other)
+        reason = "a stage leaves the planning stream unjoined: what runs after must wait for it"
+        verdict = (SOFT, reason) if open_ended else (NONE, "each stage that enters the stream joins it before it ends")
+        makers = {c for a in writes for c in universe.callees.get(a.function, ()) if universe.facts[c].returns}
+        makers = {c for c in makers if any(call.name == "Stream" for call in universe.facts[c].calls)}
+        after = [
+            universe.fns[c]
+            for f in sorted(entered)
+            for c in sorted(universe.callees.get(f, ()))
+            if universe.is_a(universe.fns[c].cls, universe.vocabulary.names("attention", "classes"))
+        ]
         yield Finding(
             kind=self.kind,
             title="Verify and the draft's extend are planned on a stream of their own",
-            producers=sites(writes, writes_of, 4),
-            consumers=sites(reads, reads_of, 4),
+            producers=sites(writes, writes_of, 4)
+            + [of(universe.fns[c], "makes the stream", 5) for c in sorted(makers)]
+            + sites(reads, reads_of, 5),
+            consumers=sites(reads, reads_of, 5)
+            + [of(fn, "is handed the stream", 4) for fn in handed.values()]
+            + [of(fn, "fills metadata again after the draft", 3) for fn in after],
             binding_time="process start",
             why=(
                 "Attention metadata of verify and of the draft's extend is prepared on a planning "
                 "stream, and buffers that depend on the draft are filled again after it. A plain "
                 "step prepares its own on the forward stream."
             ),
-            refactor="Prepare the off step on the forward stream, after a wait for the planning stream.",
-            verdicts={"A": (NONE, "the plain step plans for itself"), "B": (SOFT, reason), "C": (SOFT, reason)},
+            refactor="Prepare the off step on the forward stream, and leave the planning stream alone.",
+            verdicts=dict.fromkeys("ABC", verdict),
             condition="overlap plan stream enabled",
             only=paths_of(universe, [a.function for a in reads]),
             weight=2,
@@ -149,6 +174,16 @@ class StreamOrder(Rule):
             only=("v2",),
             weight=3,
         )
+
+
+def _handed(universe: Universe, function: str, streams: frozenset[str]) -> list[Fn]:
+    """The functions to which a function hands a stream."""
+    return [
+        callee
+        for call in universe.facts[function].calls
+        if any(arg.name in streams for arg in call.node.args)
+        for callee in targets(universe, call)
+    ]
 
 
 def _speculative_owner(universe: Universe, function: str) -> bool:
