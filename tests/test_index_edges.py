@@ -38,6 +38,20 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["main -> B.f attr_method"],
         ["main -> A.f attr_method"],
     ),
+    "a method that each object replaces when it is made": (
+        """
+        class A:
+            def __init__(self, wide):
+                if wide: self.f = self.f_wide
+                else: self.f = self.f_narrow
+            def f(self): raise NotImplementedError()
+            def f_wide(self): pass
+            def f_narrow(self): pass
+        def main(): A(True).f()
+        """,
+        ["main -> A.f_wide ~attr_method", "main -> A.f_narrow ~attr_method"],
+        ["main -> A.f attr_method", "main -> A.f ~attr_method"],
+    ),
     "a parameter's annotation": (
         """
         from typing import Optional

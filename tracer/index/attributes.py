@@ -71,8 +71,9 @@ def _load_instance(engine: Engine, receiver: Instance, name: str, use: Use, resu
     found = classes.lookup(cls, name)
     if found is not None:
         owner, node = found
-        solver.watch(node, partial(_bind_loaded, engine, receiver, cls, use, result, False))
         functions = owner.functions.get(name)
+        if not (functions and classes.is_placeholder(cls, functions[0])):
+            solver.watch(node, partial(_bind_loaded, engine, receiver, cls, use, result, False))
         if functions and functions[0].is_property:
             return
         if owner.is_enum:

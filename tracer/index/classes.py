@@ -108,6 +108,13 @@ class Classes:
         found = self.lookup(cls, name)
         return [v.function for v in found[1].values if isinstance(v, FunctionRef)] if found is not None else []
 
+    def is_placeholder(self, cls: ClassInfo, function: FunctionInfo) -> bool:
+        """Whether a method is there for its signature only: each object gets a function of its name when it is made."""
+        return _is_stub(function) and any(
+            isinstance(made.node, s.Func) and s.OWN_FIELD + s.encode_text(function.name) in bytes(made.node.body)
+            for made in self.methods(cls, "__init__")
+        )
+
     def record_fields(self, cls: ClassInfo) -> list[str]:
         """The fields of a dataclass or the like, in the order of its constructor's parameters."""
         owners = [owner for owner in reversed(self.mro(cls)) if owner.is_dataclass or owner is cls]

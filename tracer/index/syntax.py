@@ -467,6 +467,8 @@ NESTED_FUNCTION = b"\xa3def"
 LAMBDA = b"\x94\xa1F"
 RETURNED_NAME = b"\xa6return\x92\xa1N"
 """``return`` of a name, which follows as ``encode_text`` writes it."""
+OWN_FIELD = b"\x94\xa6assign\x91\x94\xa1A\x92\xa1N\xa4self"
+"""``self.field =``, of which the field follows likewise."""
 IMPORTS = (b"\x95\xa4from", b"\x94\xa6import")
 
 
