@@ -494,7 +494,7 @@ def points(at) -> list[CouplingPoint]:
         CouplingPoint(
             id="kv-alloc-prepare-for-decode",
             title="prepare_for_decode returns before it allocates a slot",
-            kind="kv allocation",
+            kind="kv_alloc",
             severity={"v1": "hard", "v2": "hard"},
             designs=["A", "B"],
             binding_time="every step",
@@ -521,7 +521,7 @@ def points(at) -> list[CouplingPoint]:
         CouplingPoint(
             id="result-stride",
             title="next_token_ids is read with a stride of num_draft_tokens",
-            kind="result format",
+            kind="result_format",
             severity={"v1": None, "v2": "hard"},
             designs=["A", "B", "C"],
             binding_time="every step",
@@ -545,7 +545,7 @@ def points(at) -> list[CouplingPoint]:
         CouplingPoint(
             id="graph-shape-verify",
             title="target graphs are captured for num_draft_tokens per request",
-            kind="CUDA graph",
+            kind="cuda_graph",
             severity={"v1": "hard", "v2": "hard"},
             designs=["A", "B"],
             binding_time="graph capture",
@@ -571,7 +571,7 @@ def points(at) -> list[CouplingPoint]:
         CouplingPoint(
             id="draft-state-stale",
             title="topk_p, topk_index and hidden_states must be valid at the next on step",
-            kind="draft state",
+            kind="draft_state",
             severity={"v1": "hard", "v2": "hard"},
             designs=["A", "B", "C"],
             binding_time="every step",
@@ -610,7 +610,7 @@ def points(at) -> list[CouplingPoint]:
         CouplingPoint(
             id="metadata-buffers",
             title="kv_indptr is sized for the draft",
-            kind="attention metadata",
+            kind="attn_metadata",
             severity={"v1": "none", "v2": "none"},
             designs=[],
             binding_time="process start",

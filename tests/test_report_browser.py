@@ -62,6 +62,19 @@ def test_filters_and_search_go_into_the_address_and_come_back(visit):
     assert page.url.endswith("points.html")
 
 
+def test_a_question_leads_to_the_points_that_answer_it_with_their_reasons(visit):
+    page = visit.go("index.html")
+    asked = page.locator(".questions li").filter(has_text="Which KV slot")
+    counts = [int(text.split()[0]) for text in asked.locator(".sev").all_inner_texts()]
+    asked.locator("a").click()
+    assert len(visit.rows()) == sum(counts) > 0
+    reasons = page.locator(".points .why:visible")
+    expect(reasons.first).to_be_visible()
+    page.get_by_label("with reasons").uncheck()
+    expect(reasons).to_have_count(0)
+    assert "why=1" not in page.url and "kind=kv_alloc" in page.url
+
+
 def test_the_table_is_worked_with_the_keyboard_alone(visit):
     page = visit.go("points.html")
     page.keyboard.press("/")

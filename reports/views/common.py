@@ -64,6 +64,7 @@ class PointRow:
     crossings: list[str]
     why: str
     """Why it blocks."""
+    refactor: str
     observed: str
     """``confirmed``, ``refuted``, ``not exercised``, or ``no run``."""
     words: str
@@ -160,6 +161,7 @@ def point_row(context: Context, point: CouplingPoint) -> PointRow:
         hues=[context.hues[name] for name in components],
         crossings=crossings(context, point),
         why=point.why_it_blocks,
+        refactor=point.refactor,
         observed=observed(context, point.id),
         words=" ".join((point.kind, *ends, *point.fields, point.condition, point.formula, point.why_it_blocks)),
     )

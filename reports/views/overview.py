@@ -19,6 +19,7 @@ from sgltrace.reports.views.common import (
     place_link,
     point_row,
 )
+from sgltrace.reports.views.questions import Question, questions
 from sgltrace.reports.views.unknowns import reason_without_names
 
 TOP = 10
@@ -95,6 +96,7 @@ class Overview:
     points: int
     nearest: list[Answer]
     """On each path the design with the fewest hard blockers, and of those with the fewest soft ones."""
+    questions: list[Question]
     top: list[PointRow]
     off_steps: list[OffStepLine]
     runs: list[RunLine]
@@ -118,6 +120,7 @@ def overview(context: Context) -> Overview:
         evidence={verdict: evidence[verdict] for verdict in ("confirmed", "refuted", "not exercised")},
         derived=bool(index.coupling_points),
         points=len(index.coupling_points),
+        questions=questions(context),
         top=[point_row(context, point) for point in ordered(index.coupling_points)[:TOP]],
         off_steps=[
             OffStepLine(

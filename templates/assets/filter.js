@@ -4,21 +4,25 @@ sgl.page("filter", function (signal) {
   const box = document.querySelector("[data-filter]");
   const table = document.getElementById(box.dataset.filter);
   const rows = [...table.querySelectorAll("tbody tr:not(.stage)")];
-  const controls = [...box.querySelectorAll("select, input")];
+  const controls = [...box.querySelectorAll("select, input:not([type=checkbox])")];
+  const toggles = [...box.querySelectorAll("input[type=checkbox]")];  // each takes a class off the table while it is on
   const output = box.querySelector("output");
   const texts = rows.map((row) => (row.textContent + " " + (row.dataset.words || "")).toLowerCase());
 
   function values() {
-    return Object.fromEntries(controls.map((control) => [control.name, control.value]));
+    const chosen = Object.fromEntries(controls.map((control) => [control.name, control.value]));
+    for (const toggle of toggles) chosen[toggle.name] = toggle.checked ? toggle.value : "";
+    return chosen;
   }
-  // A cell may hold several values, as "a|b". Severity asks for the path and design that are chosen beside it.
+  // A cell may hold several values, as "a|b", and so may what is asked for. Severity asks for the path and design that are chosen beside it.
   function has(row, name, wanted, chosen) {
     if (name === "severity") return severities(row, chosen).includes(wanted);
     if (name === "path" && row.dataset.severities) return Object.keys(all(row)).some((key) => key.startsWith(wanted));
     if (name === "design" && row.dataset.severities) {
       return Boolean(chosen.severity) || severities(row, chosen).some((value) => value === "hard" || value === "soft");
     }
-    return (row.dataset[name] || "").split("|").includes(wanted);
+    const any = wanted.split("|");
+    return (row.dataset[name] || "").split("|").some((value) => any.includes(value));
   }
   function all(row) {
     return Object.fromEntries(row.dataset.severities.split(" ").filter(Boolean).map((pair) => pair.split("=")));
@@ -31,7 +35,8 @@ sgl.page("filter", function (signal) {
   function show() {
     const chosen = values();
     const words = (chosen.q || "").toLowerCase().split(/\s+/).filter(Boolean);
-    const named = Object.entries(chosen).filter(([name, value]) => name !== "q" && value);
+    const named = controls.map((control) => [control.name, control.value]).filter(([name, value]) => name !== "q" && value);
+    for (const toggle of toggles) table.classList.toggle(toggle.dataset.shows, !toggle.checked);
     let count = 0;
     rows.forEach((row, at) => {
       const keep = words.every((word) => texts[at].includes(word)) && named.every(([name, value]) => has(row, name, value, chosen));
@@ -49,15 +54,16 @@ sgl.page("filter", function (signal) {
     for (const control of controls) {
       const value = state[control.name] || "";
       if (control.tagName === "SELECT" && value && ![...control.options].some((option) => option.value === value)) {
-        control.append(sgl.element("option", {}, value));
+        control.append(sgl.element("option", { value }, value.replaceAll("_", " ").split("|").join(", ")));
       }
       control.value = value;
     }
+    for (const toggle of toggles) toggle.checked = state[toggle.name] === toggle.value;
     show();
   }
-  for (const control of controls) control.addEventListener("input", () => { sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
+  for (const control of [...controls, ...toggles]) control.addEventListener("input", () => { sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
   const reset = box.querySelector("[data-reset]");
-  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
+  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); toggles.forEach((toggle) => { toggle.checked = false; }); sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
   window.addEventListener("hashchange", restore, { signal });
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, select, dialog *") || event.ctrlKey || event.metaKey || event.altKey) return;
