@@ -9,7 +9,8 @@ changes less:
 - the time that ``libcst.parse_module`` alone needs for every file of the release's ``sglang/srt``: one process, trees
   dropped, without garbage collection, as the readers run it;
 - ``sgltrace index SRC`` into an empty workspace with an empty cache, and again with nothing changed;
-- the largest sum of the proportional set sizes of the command's processes, looked at every 50 ms;
+- the largest sum of the proportional set sizes of the command's processes, looked at five times a second (a look
+  costs the machine some milliseconds for each process);
 - with ``--whole PREFIX`` the same with that option; with ``--ty`` (the command ``ty`` must be there), go-to-definition
   at every call of ``sglang/srt`` through its language server.
 """
@@ -33,6 +34,9 @@ import libcst
 
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import SourceTree, decode_source, open_source
+
+LOOK = 0.2
+"""Seconds between two looks at the memory."""
 
 
 def runtime_files(tree: SourceTree) -> dict[str, str]:
@@ -85,7 +89,7 @@ def index(source: str, workspace: Path, cache: Path, *options: str) -> tuple[flo
     peak = 0
     while process.poll() is None:
         peak = max(peak, sum(map(resident, children(process.pid))))
-        time.sleep(0.05)
+        time.sleep(LOOK)
     seconds = time.perf_counter() - start
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
