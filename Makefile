@@ -4,14 +4,17 @@
 PYTHON ?= python3
 SRC ?= sglang==0.5.9
 WORKSPACE ?= .sgltrace
+RUNS ?= base eagle3_v1 eagle3_v2 eagle3_v2_tp2 standalone_v2_http
 PYTEST ?=
 BIN := .venv/bin
 
 .PHONY: report test lint ruff types imports build/lint format clean
 
-# Index a release of SGLang and say where its report lies. Another one: make report SRC=sglang==0.5.12.post1
+# Index a release of SGLang and say where its report lies, with what was recorded on H200s in it (fixtures/traces).
+# Another release, the one that was recorded: make report SRC=sglang==0.5.12.post1
 report: .venv/installed
-	$(BIN)/sgltrace index "$(SRC)" -o "$(WORKSPACE)"
+	$(BIN)/sgltrace index "$(SRC)" -o "$(WORKSPACE)" --no-report
+	$(BIN)/sgltrace report -w "$(WORKSPACE)" $(addprefix --run fixtures/traces/,$(RUNS))
 
 # Run the tests. Some of them: make test PYTEST='-k sources'
 test: .venv/installed-dev

@@ -106,3 +106,19 @@ def test_shared_storage_and_calls():
     assert any({s.first, s.second} == {"arg.batch.input_ids", "return.input_ids"} for s in sharing(trace))
     pairs = {(p.caller.rpartition(".")[2], p.callee.rpartition(".")[2]) for p in trace.call_pairs()}
     assert ("forward_batch_generation", "verify") in pairs and len(pairs) > 200
+
+
+def test_every_draft_of_a_draft_model_with_the_targets_weights_is_accepted():
+    trace = read_trace(TRACES / "standalone_v2_http")
+    (process,) = trace.recording()
+    done = [s for s in steps(trace, process) if s.mode == "DECODE" and s.accept_lens]
+    assert max(s.batch_size for s in done) == 12 and done[-1].batch_size == 3
+    # The server's own first requests ask for few tokens; of the others all three are accepted.
+    assert {n for s in done if s.batch_size > 1 for n in s.accept_lens} == {3}
+
+
+def test_a_batch_larger_than_every_graph_runs_eagerly():
+    trace = read_trace(TRACES / "standalone_v2_http")
+    (process,) = trace.recording()
+    graphs = {s.batch_size: s.graph for s in steps(trace, process) if s.mode == "DECODE" and s.graph is not None}
+    assert graphs[12] is False and graphs[6] is True

@@ -25,6 +25,8 @@ class SeenRow:
     line: int
     formula: str | None
     verdict: str
+    changing: int
+    """How often it had the rows of the batch before or after."""
     dtype: str
     how: str
     cells: list[str]
@@ -77,6 +79,7 @@ def _rows(context: Context, observed: Observed, batches: list[int | None]) -> li
             line=observed.line,
             formula=observed.formula,
             verdict=observed.verdict,
+            changing=observed.changing,
             dtype=dtype,
             how=how,
             cells=[_cell([shape for shape in shapes if shape.batch == batch]) for batch in batches],

@@ -2,6 +2,9 @@
 
 A tensor's row and an observation meet where they name the same field of the same class, at a function that produces or
 consumes it, or else at the same stage. What disagrees is said; what was not seen is said to be not exercised.
+
+Within a step in which requests finish or join, a tensor may have the rows of the batch before or after it: a formula's
+``bs`` is then either, and how often that was so is told. A run of another release than the index's refutes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sgltrace import runtime
 from sgltrace.insight.formula import Symbols, Unknown, agrees, alternatives, is_empty
@@ -31,13 +35,15 @@ def join(trace: runtime.Trace, index: Index, name: str) -> Run:
     """What a trace says of an index. Damaged parts of the trace are left out and noted."""
     seen = runtime.observations(trace)
     path = _path(trace, index, seen)
-    judge = _Judge(trace, seen)
+    version = trace.run.version if trace.run is not None else None
+    same_release = version in (None, index.source.version)
+    judge = _Judge(trace, seen, same_release)
     tensors = judge.tensors([t for t in index.tensors if t.path == path])
     judged = [row for _, row in tensors]
     ran, missing = _edges(trace, index)
     return Run(
         name=name,
-        version=trace.run.version if trace.run is not None else None,
+        version=version,
         command=" ".join(trace.run.command) if trace.run is not None else "",
         path=path,
         config={key: _plain(value) for key, value in sorted(trace.config().items())},
@@ -54,8 +60,15 @@ def join(trace: runtime.Trace, index: Index, name: str) -> Run:
         ],
         crashes=_crashes(trace),
         unattached=_unattached(trace),
-        notes=_notes(trace),
+        notes=[*([] if same_release else [_of_another_release(version, index.source.version)]), *_notes(trace)],
     )  # fmt: skip
+
+
+def _of_another_release(run: str | None, index: str | None) -> str:
+    return (
+        f"This run is of SGLang {run}, the index of {index or 'an unknown release'}: what agrees is called confirmed, "
+        "what differs is not called refuted, since the releases may differ."
+    )
 
 
 def _plain(value: object) -> int | str | None:
@@ -95,8 +108,10 @@ class _Key:
 class _Judge:
     """Holds formulas against the observations of decode steps."""
 
-    def __init__(self, trace: runtime.Trace, seen: Iterable[runtime.Observation]) -> None:
+    def __init__(self, trace: runtime.Trace, seen: Iterable[runtime.Observation], same_release: bool) -> None:
         config = trace.config()
+        self.differs = REFUTED if same_release else NOT_EXERCISED
+        self.around = _sizes_around(trace)
         self.known = {
             symbol: value
             for symbol, option in _CONFIGURED.items()
@@ -161,7 +176,7 @@ class _Judge:
         for tensor, fit in zip(group, fits, strict=True):
             mine = [o for o in found if id(o) in fit]
             against = known if tensor in busy else []
-            verdict = CONFIRMED if mine and not against else REFUTED if against else NOT_EXERCISED
+            verdict = CONFIRMED if mine and not against else self.differs if against else NOT_EXERCISED
             rows.append(
                 Observed(
                     name=tensor.name,
@@ -171,6 +186,7 @@ class _Judge:
                     formula=tensor.shape,
                     verdict=verdict,
                     shapes=_shapes([*mine, *against] if tensor.shape else found),
+                    changing=sum(o.count for o in mine if not self._fits_as_is(tensor.shape, o)),
                 )
             )
         return rows
@@ -178,20 +194,30 @@ class _Judge:
     def _verdict(self, formula: str | None, found: list[runtime.Observation]) -> tuple[str, list[Shape]]:
         comparable = [o for o in found if self._comparable(formula, o)]
         wrong = [o for o in comparable if not self._fits(formula, o)]
-        verdict = REFUTED if wrong else CONFIRMED if comparable else NOT_EXERCISED
+        verdict = self.differs if wrong else CONFIRMED if comparable else NOT_EXERCISED
         return verdict, _shapes(found)
 
     def _fits(self, formula: str | None, o: runtime.Observation) -> bool:
-        return any(self._holds(shape, o) is True for shape in alternatives(formula or ""))
+        return self._fits_as_is(formula, o) or any(
+            self._holds(shape, o, self._sizes_around(o)) is True for shape in alternatives(formula or "")
+        )
+
+    def _fits_as_is(self, formula: str | None, o: runtime.Observation) -> bool:
+        sizes = {size for size in (o.batch_size, o.padded) if size is not None}
+        return any(self._holds(shape, o, sizes) is True for shape in alternatives(formula or ""))
 
     def _comparable(self, formula: str | None, o: runtime.Observation) -> bool:
-        return any(self._holds(shape, o) is not None for shape in alternatives(formula or ""))
+        sizes = {o.batch_size or 0}
+        return any(self._holds(shape, o, sizes) is not None for shape in alternatives(formula or ""))
 
-    def _holds(self, shape: str, o: runtime.Observation) -> bool | None:
-        """Whether a shape holds at the live or at the padded batch size; None where it cannot be told."""
+    def _sizes_around(self, o: runtime.Observation) -> set[int]:
+        """The sizes of the batch before and after, if it changed in the first and in the last step of ``o``."""
+        return self.around.get(o.first_step, set()) & self.around.get(o.last_step, set())
+
+    def _holds(self, shape: str, o: runtime.Observation, sizes: set[int]) -> bool | None:
+        """Whether a shape holds at one of the batch sizes; None where it cannot be told."""
         told: bool | None = None
-        for size in {o.batch_size, o.padded} - {None}:
-            assert size is not None
+        for size in sorted(sizes):
             try:
                 if agrees(shape, o.shape, Symbols({**self.known, "bs": size}, self.free)):
                     return True
@@ -199,6 +225,18 @@ class _Judge:
             except Unknown:
                 continue
         return told
+
+
+def _sizes_around(trace: runtime.Trace) -> dict[int, set[int]]:
+    """For each decode step the other sizes that the batch had in the decode step before and in the one after."""
+    around: dict[int, set[int]] = defaultdict(set)
+    for process in trace.recording():
+        decoding = [s for s in runtime.steps(trace, process) if "DECODE" in s.mode and s.batch_size]
+        for before, after in pairwise(decoding):
+            if before.batch_size != after.batch_size:
+                around[before.number].add(after.batch_size or 0)
+                around[after.number].add(before.batch_size or 0)
+    return around
 
 
 def _shapes(found: Iterable[runtime.Observation]) -> list[Shape]:

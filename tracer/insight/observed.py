@@ -51,6 +51,8 @@ class Observed(msgspec.Struct, kw_only=True, frozen=True):
     verdict: str = "not exercised"
     """``confirmed``, ``refuted`` or ``not exercised``."""
     shapes: list[Shape] = []
+    changing: int = 0
+    """How many of them had the rows of the batch before or after, in steps in which requests finished or joined."""
 
 
 class PointEvidence(msgspec.Struct, kw_only=True, frozen=True):

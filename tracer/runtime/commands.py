@@ -41,7 +41,8 @@ def run(
     out: Annotated[Path | None, typer.Option("-o", "--output", help="A new folder for the trace.")] = None,
     steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps from A on, up to but without B.")] = "",
     every: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Record every Nth step in full (1: all); 0 keeps to 0.5% of the time.")
+        int,
+        typer.Option(min=0, metavar="N", help="Record every Nth step in full (1: all); 0 keeps to 0.5% of the time."),
     ] = 0,
     pointers: Annotated[
         bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")

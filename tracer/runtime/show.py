@@ -30,10 +30,9 @@ def summary(trace: Trace) -> list[tuple[str, str]]:
     rows += [("configuration", f"{name} = {value}") for name, value in trace.config().items() if value is not None]
     for process in trace.recording():
         rows.append((f"rank {process.rank}", _process(process)))
-    rows += [("problem", text) for text in [*trace.problems, *(run.problems if run is not None else ())]]
-    for process in trace.processes:
-        rows += [("message", f"rank {process.rank}: {text}") for text in process.info.messages]
-    return rows
+    notes = [*trace.problems, *(run.problems if run is not None else ())]
+    notes += [f"rank {process.rank}: {text}" for process in trace.processes for text in process.info.messages]
+    return rows + [("note", text) for text in dict.fromkeys(notes)]  # a run that ended has its messages noted
 
 
 def _process(process: ProcessTrace) -> str:

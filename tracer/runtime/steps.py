@@ -40,7 +40,7 @@ class Step(msgspec.Struct, kw_only=True):
     batch_size: int | None = None
     padded: int | None = None
     graph: bool | None = None
-    """Whether a CUDA graph was replayed in it."""
+    """Whether a CUDA graph was replayed in it; False where one was asked for and could not be."""
     start_ns: int | None = None
     end_ns: int | None = None
     accept_lens: list[int] | None = None
@@ -62,6 +62,7 @@ class _Roles:
 
         self.step = numbers("step")
         self.replay = numbers("replay", "prepare replay")
+        self.may_replay = numbers("can run graph")
         self.prepare = numbers("prepare batch", "prepare draft input")
         self.resolve = numbers("resolve tokens")
         self.result = numbers("process decode result", "process result")
@@ -133,6 +134,9 @@ def _note(trace: Trace, roles: _Roles, held: dict[int, Step], step: Step, call: 
             for outer in stack:
                 if outer.padded is None and outer.step == call.step:
                     outer.padded, outer.raw = padded, raw if isinstance(raw, int) else None
+    elif call.site in roles.may_replay and call.after is not None:
+        if call.after.values().get("return") is False and step.graph is None:
+            step.graph = False
     elif call.site in roles.prepare and call.after is not None:
         values = call.after.values()
         step.allocated = _list(values, "kv_allocated_len") or step.allocated
