@@ -303,3 +303,43 @@ def test_slots_reserved_ahead_that_never_fall_below_what_is_there():
     assert severities("kv_alloc", "does not fall", before=bounded, worker=worker) == [{"v1": "none", "v2": "none"}]
     assert severities("kv_alloc", "does not fall", before=free, worker=worker) == []
     assert severities("kv_alloc", "does not fall", before=bounded, worker=table) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        (
+            "given = batch\n                if self.spec_algorithm.is_none():\n                    given = batch.convert()",
+            1,
+        ),
+        ("if self.spec_algorithm.is_none():\n                    given = batch.convert()", 0),
+    ],
+)
+def test_a_batch_that_is_converted_only_without_an_algorithm(run, found):
+    text = f"""
+        class Scheduler:
+            def run(self, batch: ScheduleBatch):
+                {run}
+                return self.model_worker.forward_batch_generation(given)
+    """
+    worker = "class EAGLEWorker:\n    def forward_batch_generation(self, batch: ScheduleBatch):\n        return batch\n"
+    assert (
+        severities("worker_dispatch", "class of batch", scheduler=text, v1=worker)
+        == [{"v1": "hard", "v2": None}] * found
+    )
+
+
+def test_workers_that_are_handed_different_batches_by_the_algorithm():
+    text = """
+        class Scheduler:
+            def run(self, batch: ScheduleBatch):
+                if self.spec_algorithm.is_none():
+                    other = batch.convert()
+                    return self.tp_worker.forward_batch_generation(other)
+                else:
+                    return self.draft_worker.forward_batch_generation({given})
+    """
+    worker = "class EAGLEWorker:\n    def forward_batch_generation(self, batch: ScheduleBatch):\n        return batch\n"
+    differ = severities("worker_dispatch", "class of batch", scheduler=text.format(given="batch"), v1=worker)
+    same = severities("worker_dispatch", "class of batch", scheduler=text.format(given="other"), v1=worker)
+    assert (differ, same) == ([{"v1": "hard", "v2": None}], [])

@@ -16,8 +16,14 @@ DRAFTS = ("draft_input", "draft_extend_input", "spec_input")
 
 
 def on_path(universe: Universe, items: Iterable[Found], path: str) -> list[Found]:
-    """Those of some findings that happen on a path."""
-    return [i for i in items if path in universe.paths_of(i.function) and getattr(i, "path", None) in (None, path)]
+    """Those of some findings that happen on a path; what belongs to other algorithms and platforms does not."""
+    return [
+        i
+        for i in items
+        if path in universe.paths_of(i.function)
+        and getattr(i, "path", None) in (None, path)
+        and not universe.elsewhere(universe.fns[i.function])
+    ]
 
 
 def is_reset(access: Access) -> bool:

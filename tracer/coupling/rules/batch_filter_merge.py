@@ -157,7 +157,11 @@ class BatchFilterMerge(Rule):
             asks = [
                 c for c in facts.calls if universe.role(c.cls) == "request" and not c.node.args and c.name != "update"
             ]
-            made = [a for a in facts.accesses if a.how == "keyword" and a.cls in inputs and isinstance(a.value, s.Sub)]
+            made = [
+                a
+                for a in facts.accesses
+                if a.how in ("keyword", "assign") and a.cls in inputs and isinstance(a.value, s.Sub)
+            ]
             if asks and made:
                 out += sites(made, "makes a draft state of the rows that go on", 6)
                 out += sites(asks[:2], "asks the request whether it has finished", 4)

@@ -283,8 +283,12 @@ class ConfigGate(Rule):
 
 def _first(universe: Universe, found: list[Site], most: int = 4) -> list[Site]:
     """The sites of the functions that tell most."""
-    order = sorted({s.function for s in found}, key=lambda f: (-universe.importance(universe.fns[f]), f))[:most]
+    order = sorted({s.function for s in found}, key=lambda f: _order(universe, universe.fns[f]))[:most]
     return [s for s in found if s.function in order]
+
+
+def _order(universe: Universe, fn: Fn) -> tuple[int, str, int]:
+    return (-universe.importance(fn), fn.file, fn.line)
 
 
 def _gathering(universe: Universe, fn: Fn) -> list[tuple[int, Call]]:

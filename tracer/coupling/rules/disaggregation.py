@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import decides
+from sgltrace.coupling.query import DRAFTS, decides
 from sgltrace.coupling.regime import BATCH, PLAIN
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import Universe
@@ -59,7 +59,14 @@ class Disaggregation(Rule):
         sent = [a for a in universe.read(relayed) if a.function in inside]
         branches = [b for b in universe.branches if b.function in inside]
         if (writes or sent) and (reads or made):
-            bare = [a for a in sent if a.how != "test" and a.scope != BATCH and a.regime != PLAIN]
+            bare = [
+                a
+                for a in universe.read(universe.fields("draft_state"))
+                if a.function in inside
+                and (universe.role(a.cls) in DRAFTS or a.owner in relayed)
+                and a.scope != BATCH
+                and a.regime != PLAIN
+            ]
             reason = (
                 "what prefill sends is read off the draft state without asking for one: without a draft it raises"
                 if bare

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
-from sgltrace.coupling.query import by_regime, calls_on, predicates_in, spec_writes, step_reads, targets
+from sgltrace.coupling.query import by_regime, calls_on, on_path, predicates_in, spec_writes, step_reads, targets
 from sgltrace.coupling.regime import SPEC
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
@@ -260,7 +260,7 @@ def _calls_back(universe: Universe, fn: Fn) -> bool:
 
 
 def _on(universe: Universe, calls: list[Call], path: str) -> bool:
-    return any(path in universe.paths_of(c.function) for c in calls)
+    return any(universe.fn(c).in_worker for c in on_path(universe, calls, path))
 
 
 def _walks_grammar(universe: Universe, call: Call) -> bool:

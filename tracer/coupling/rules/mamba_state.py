@@ -198,16 +198,13 @@ def _verdicts(universe: Universe, path: str, updates: list[Fn]) -> dict[str, Jud
         missing = "this path has no update of the state after verify at all: hybrid models do not work on it either way"
         return {"A": (SOFT, missing), "B": (SOFT, missing), "C": (NONE, missing)}
     flips = [
-        universe.fn(a)
+        universe.fns[f]
         for a in universe.written(universe.fields("mamba_state", "track"))
         if universe.fn(a).per_step and not universe.fn(a).in_worker and a.how == "assign"
+        for f in (a.function, *universe.callees.get(a.function, ()))
     ]
-    counts = {
-        a.field
-        for fn in flips
-        for a in universe.facts[fn.id].accesses
-        if not a.write and universe.role(a.cls) == "result"
-    }
+    known = universe.fields("result", "counts") - universe.vocabulary.spec.widths
+    counts = {a.field for fn in flips for a in universe.facts[fn.id].accesses if not a.write and a.field in known}
     filled = [a for a in on_path(universe, list(universe.written(counts)), path) if not universe.fn(a).in_worker]
     filled = [a for a in filled if universe.role(a.cls) == "result" and not universe.fn(a).other]
     slots = universe.fields("mamba_state", "slots")

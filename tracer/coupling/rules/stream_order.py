@@ -93,10 +93,11 @@ class StreamOrder(Rule):
     def _planning(self, universe: Universe) -> Iterator[Finding]:
         streams = universe.fields("stream_order", "streams")
         writes = [a for a in start_writes(universe, streams) if _speculative_owner(universe, a.function)]
+        streams = frozenset(a.field for a in writes)
         reads = step_reads(universe, streams, (WORKER,))
         if not writes or not reads:
             return
-        entered = {a.function for a in reads}
+        entered = {a.function for a in reads if a.how != "test" and not universe.elsewhere(universe.fn(a))}
         joined = {
             function
             for function in entered

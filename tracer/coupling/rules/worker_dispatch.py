@@ -91,12 +91,16 @@ class WorkerDispatch(Rule):
             for line, value, _ in facts.returns
             if last_name(value) in made
         ]
+        for function in sorted({c.function for c in runs if c.regime is not None}):
+            producers += decides(universe, function, {c.via for c in runs if c.function == function})
+        entries = {t.id: t for c in runs for t in targets(universe, c) if not t.other}
         reason = "a batch cannot be sent to the target worker: the worker is fixed for the process"
         yield Finding(
             kind=self.kind,
             title="The worker that runs every batch is bound when the process starts",
             producers=producers,
-            consumers=[site(c, f"has {c.owner} run the batch", 6) for c in runs],
+            consumers=[site(c, f"has {c.owner} run the batch", 6) for c in runs]
+            + [of(fn, "runs every batch that it is handed", 4) for fn in entries.values()],
             binding_time="process start",
             why=(
                 "With an algorithm the scheduler's worker is the speculative one, for every batch; "
@@ -120,17 +124,10 @@ class WorkerDispatch(Rule):
             if fn.side != SCHEDULER or not fn.per_step or branch.reading.scope != "process":
                 continue
             facts = universe.facts[fn.id]
-            bound: dict[str, set[bool]] = {}
-            for name, sides in _assigned(universe, fn, branch).items():
-                bound[name] = sides
-            both = [n for n, sides in bound.items() if sides == {True, False}]
-            runs = [
-                c
-                for c in facts.calls
-                if c.owner in universe.fields("worker_dispatch", "workers")
-                and any(isinstance(a.value, s.Name) and a.value.id in both for a in c.node.args)
-            ]
-            if not both or not runs:
+            both = [n for n, sides in _assigned(universe, fn, branch).items() if sides == {True, False}]
+            given = [c for c in facts.calls if c.owner in universe.fields("worker_dispatch", "workers")]
+            runs = [c for c in given if _names(c) & set(both)] or _given_otherwise(universe, given, branch)
+            if not runs:
                 continue
             reason = "v1's worker is handed the scheduler's batch; the target worker takes a worker batch"
             workers = [
@@ -209,13 +206,35 @@ def _runs_batch(universe: Universe, call: Call) -> bool:
     return any(t.id in universe.entries for t in targets(universe, call))
 
 
+def _names(call: Call) -> set[str]:
+    return {a.value.id for a in call.node.args if isinstance(a.value, s.Name)}
+
+
+def _given_otherwise(universe: Universe, given: list[Call], branch: Branch) -> list[Call]:
+    """Calls that run a batch on either side of a condition, and are handed differently named batches."""
+    given = [c for c in given if _runs_batch(universe, c)]
+    sides = [[c for c in given if low <= c.line <= high] for low, high in (branch.body, branch.orelse)]
+    names = [{name for c in side for name in _names(c)} for side in sides]
+    return [*sides[0], *sides[1]] if all(names) and not names[0] & names[1] else []
+
+
 def _assigned(universe: Universe, fn: Fn, branch: Branch) -> dict[str, set[bool]]:
-    """Local names that both sides of a condition bind."""
+    """Local names that the sides of a condition bind; what is bound before it counts for a side that is not there."""
     out: dict[str, set[bool]] = {}
+    before: set[str] = set()
     for statement in deep(fn.body()):
+        if (
+            isinstance(statement, s.Assign)
+            and isinstance(statement.targets[0], s.Name)
+            and statement.line < branch.line
+        ):
+            before.add(statement.targets[0].id)
         if isinstance(statement, s.If) and statement.line == branch.line:
             for side, block in ((True, statement.body), (False, statement.orelse)):
                 for inner in block:
                     if isinstance(inner, s.Assign) and isinstance(inner.targets[0], s.Name):
                         out.setdefault(inner.targets[0].id, set()).add(side)
+            if not statement.orelse:
+                for name in out.keys() & before:
+                    out[name].add(False)
     return out
