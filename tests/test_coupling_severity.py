@@ -320,6 +320,8 @@ def test_a_batch_that_is_converted_only_without_an_algorithm(run, found):
         class Scheduler:
             def run(self, batch: ScheduleBatch):
                 {run}
+                if self.spec_algorithm.is_none():
+                    given = batch.convert()
                 return self.model_worker.forward_batch_generation(given)
     """
     worker = "class EAGLEWorker:\n    def forward_batch_generation(self, batch: ScheduleBatch):\n        return batch\n"
