@@ -155,6 +155,7 @@ class DraftState(Rule):
             refactor="Build them for one accepted token for each request.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes them")},
             fields=sorted({universe.field_name(a) for a in writes}),
+            condition="the off step keeps the draft current by the existing extend",
             weight=4,
         )
 
