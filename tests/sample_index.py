@@ -643,6 +643,13 @@ def fields(start: dict[str, int]) -> list[Field]:
 
     return [
         Field(
+            cls="GenerationBatchResult",
+            field="next_token_ids",
+            role="result",
+            writes=[access(VERIFY, 1, "predict", "assign", "(bs*num_draft_tokens,)")],
+            reads=[access(RESULT, 3, "result.next_token_ids", "read")],
+        ),
+        Field(
             cls="EagleDraftInput",
             field="topk_p",
             role="draft input",

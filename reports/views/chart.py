@@ -11,6 +11,10 @@ BINS = 300
 """Points of a line. With more steps than that each point is the mean of several, in a band from least to most."""
 
 
+Bin = tuple[float, float, float, float]
+"""Step, mean, least and most."""
+
+
 @dataclass(frozen=True)
 class Series:
     """One line: its points as (step, value), in order of steps."""
@@ -57,6 +61,7 @@ def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
     last = max(line.points[-1][0] for line in series)
     top = _nice(max(value for line in series for _, value in line.points))
     span = max(1, last - first)
+    steps = sorted({step for line in series for step, _ in line.points})
 
     def x(step: float) -> float:
         return LEFT + (step - first) / span * (WIDTH - LEFT - 8)
@@ -67,7 +72,12 @@ def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
     lines = []
     for number, line in enumerate(series):
         bins = _bins(line.points, first, span)
-        path = "M" + "L".join(f"{x(step):.1f} {y(mean):.1f}" for step, mean, _, _ in bins)
+        path = "".join(
+            "M"
+            + "L".join(f"{x(step):.1f} {y(mean):.1f}" for step, mean, _, _ in part)
+            + ("h.1" if len(part) == 1 else "")
+            for part in (_parts(bins, steps) if len(line.points) == len(bins) else [bins])
+        )
         band = ""
         if len(line.points) > len(bins):
             over = "L".join(f"{x(step):.1f} {y(high):.1f}" for step, _, _, high in bins)
@@ -79,7 +89,19 @@ def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
     return Chart(title, unit, lines, ticks, first, last, f"Steps {first} to {last}. {told[:1].upper()}{told[1:]}.")
 
 
-def _bins(points: list[tuple[int, float]], first: int, span: int) -> list[tuple[float, float, float, float]]:
+def _parts(bins: list[Bin], steps: list[int]) -> list[list[Bin]]:
+    """The points of a line, in parts where steps between two of them have a point on another line alone."""
+    parts: list[list[Bin]] = []
+    at = {step: number for number, step in enumerate(steps)}
+    for point in bins:
+        if parts and at[int(point[0])] - at[int(parts[-1][-1][0])] == 1:
+            parts[-1].append(point)
+        else:
+            parts.append([point])
+    return parts
+
+
+def _bins(points: list[tuple[int, float]], first: int, span: int) -> list[Bin]:
     """(step, mean, least, most) for each of at most ``BINS`` bins that has a point."""
     if len(points) <= BINS:
         return [(step, value, value, value) for step, value in points]
