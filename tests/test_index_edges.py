@@ -38,6 +38,39 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["main -> B.f attr_method"],
         ["main -> A.f attr_method"],
     ),
+    "what functools.wraps copies a name from is not called": (
+        """
+        import functools
+        def register(f):
+            @functools.wraps(f)
+            def call(*args, **kwargs): return f(*args, **kwargs)
+            return call
+        @register
+        def one(x): pass
+        @register
+        def two(x): pass
+        def main(): one(1)
+        """,
+        ["register.call -> one decorated", "main -> one direct"],
+        ["register -> one ~function_variable", "register -> one function_variable"],
+    ),
+    "an object that has what a protocol asks for": (
+        """
+        from typing import Protocol
+        class Policy(Protocol):
+            def steps(self, n: int) -> int: ...
+        class Fixed:
+            def steps(self, n): return 3
+        class Other:
+            def stop(self): pass
+        class Controller:
+            def __init__(self, policy: Policy): self.policy: Policy = policy
+            def ask(self): self.policy.steps(1)
+        def main(): Controller(Fixed() if x else Other()).ask()
+        """,
+        ["Controller.ask -> Fixed.steps ~attr_method"],
+        [],
+    ),
     "a method that each object replaces when it is made": (
         """
         class A:

@@ -160,11 +160,12 @@ def narrowing(engine: Engine, annotation: Annotation) -> Transform | None:
     if annotation.open or not annotation.values:
         return None
     classes = frozenset(annotation.classes)
+    protocols = [cls for cls in annotation.classes if engine.classes.is_protocol(cls)]
 
     def transform(value: Value) -> Value | None:
         if isinstance(value, Instance):
             fits = not classes.isdisjoint(engine.classes.mro(value.cls)) or _is_outside(value.cls, annotation.outside)
-            return value if fits else None
+            return value if fits or any(engine.classes.implements(value.cls, p) for p in protocols) else None
         if isinstance(value, Container):
             return value if annotation.holds_objects or value in annotation.values else None
         return None if annotation.is_tensor and isinstance(value, (Bound, FunctionRef)) else value

@@ -144,6 +144,14 @@ class Classes:
             for owner in self.mro(cls):
                 self._solver.add(owner.instances, cls.instance)
 
+    def is_protocol(self, cls: ClassInfo) -> bool:
+        """Whether a class says what others must have, without being their base."""
+        return "Protocol" in {path.rpartition(".")[2] for path in self._bases(cls)[1]}
+
+    def implements(self, cls: ClassInfo, protocol: ClassInfo) -> bool:
+        """Whether a class has the methods of a protocol."""
+        return bool(protocol.functions) and all(self.lookup(cls, name) is not None for name in protocol.functions)
+
     def is_abstract(self, cls: ClassInfo) -> bool:
         """Whether a receiver declared as this class is meant to be of one of its subclasses."""
         self.mro(cls)

@@ -60,7 +60,10 @@ def call_external(engine: Engine, function: FunctionInfo, expression: s.Expr | s
     return EXTERNAL
 
 
-_INERT = ("inspect.", "logging.", "typing.", "warnings.", "builtins.print", "builtins.callable", "builtins.id")
+_INERT = (
+    "inspect.", "logging.", "typing.", "warnings.", "functools.wraps",
+    "builtins.print", "builtins.callable", "builtins.id",
+)  # fmt: skip
 """What is passed to these is looked at, not called."""
 
 
@@ -317,7 +320,7 @@ _MODELS: dict[str, Model] = {
     "importlib.import_module": _import_module, "pkgutil.iter_modules": _iter_modules,
     "pkgutil.walk_packages": _iter_modules, "weakref.proxy": _same, "weakref.ref": _weak_reference,
     "torch.no_grad": _same,
-    "functools.lru_cache": _same, "functools.cache": _same, "functools.wraps": _same,
+    "functools.lru_cache": _same, "functools.cache": _same, "functools.update_wrapper": _same,
     "contextlib.contextmanager": _same, "contextlib.nullcontext": _same, "torch.inference_mode": _same,
     "triton.jit": _same, "threading.Lock": _empty("lock"), "torch.nn.ModuleList": _collect("list"),
     "torch.nn.Sequential": _collect("list"), "torch.nn.ModuleDict": _collect("dict"), "builtins.staticmethod": _same,
