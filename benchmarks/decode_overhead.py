@@ -1,0 +1,180 @@
+"""What the probe costs a decoding engine: step time without it over step time with it, in one engine.
+
+    python benchmarks/decode_overhead.py EAGLE3,2,1,3,v2 MODELS [--tokens 2400] [--times 3]
+    PYTHONPATH=fixtures/toysgl python benchmarks/decode_overhead.py toy
+
+MODE is `base` or ALGORITHM,STEPS,TOPK,DRAFT_TOKENS,PATH; MODELS the folder with `target` and `eagle3`, as in
+`fixtures/traces/record.py`. `toy` takes the small engine of `fixtures/toysgl` instead, on the CPU.
+
+The throughput of one engine varies by several percent from second to second, and two engines differ by more; so every
+wrapper is taken off the running scheduler and put back again, in turns of a quarter second, and each turn is held
+against the mean of the two beside it. Printed: that ratio's mean, its standard error, and the mean of each fifth of the
+run. Whether greedy output stays the same is looked at, too. Seen on an H200 (SGLang 0.5.12.post1, batch 8): v1 0.988 ±
+0.005, v2 0.993 ± 0.011, output identical; without any probe, in blocks of eight generations, the same harness's ratio
+strayed from 0.93 to 1.07 on v1 and from 0.94 to 1.24 on v2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TURN = 0.25
+"""Seconds."""
+FOLDER = "DECODE_OVERHEAD_DIR"
+STEP = "Scheduler.run_batch"
+
+
+def toggle() -> None:
+    """In a server's process, under the probe: take the wrappers off and put them back while ``go`` exists."""
+    if "sgltrace_probe.arm" not in sys.modules:
+        return
+    from sgltrace_probe import attach, hooks  # type: ignore[import-not-found]
+
+    folder, held, begun, on = Path(os.environ[FOLDER]), [], [], True
+    original = hooks.wrap_site
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+            begun.append(time.perf_counter())
+            return function(self, *args, **kwargs)
+
+        return run_batch
+
+    def wrap_site(probe: Any, site: Any, module: Any, qualname: str, selectors: Any) -> None:
+        owner = module
+        *outer, name = qualname.split(".")
+        for part in outer:
+            owner = vars(owner)[part]
+        stored = vars(owner).get(name)
+        original(probe, site, module, qualname, selectors)
+        wrapped = vars(owner)[name]
+        if qualname == STEP:
+            stored, wrapped = timed(stored), timed(wrapped)
+            setattr(owner, name, wrapped)
+        held.append((owner, name, stored, wrapped))
+
+    def switch() -> None:
+        for owner, name, stored, wrapped in held:
+            setattr(owner, name, wrapped if on else stored)
+        swap = {id(old if on else new): new if on else old for _, _, old, new in held}
+        for name, module in list(sys.modules.items()):
+            if name.startswith("sglang") and module is not None:
+                for key, value in list(vars(module).items()):
+                    if id(value) in swap:
+                        setattr(module, key, swap[id(value)])
+
+    def turns() -> None:
+        nonlocal on
+        while True:
+            time.sleep(TURN)
+            if (folder / "go").exists():
+                steps, begun[:] = list(begun), []
+                if len(steps) > 1:
+                    with (folder / f"{os.getpid()}.turns").open("a") as file:
+                        file.write(json.dumps([on, len(held), steps]) + "\n")
+                on = not on
+                switch()
+
+    hooks.wrap_site = attach.wrap_site = wrap_site
+    threading.Thread(target=turns, daemon=True).start()
+
+
+def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
+    """Each turn against the two beside it. A gap of a tenth of a second is no step; one of three usual steps counts as
+    three, so that a hiccup of the machine does not decide."""
+    gaps = [[b - a for a, b in itertools.pairwise(steps) if b - a < 0.1] for _, _, steps in turns]
+    usual = statistics.median(gap for inside in gaps for gap in inside)
+    means = [statistics.fmean(min(gap, 3 * usual) for gap in inside) if len(inside) > 15 else None for inside in gaps]
+    found = []
+    for (on, _, _), before, here, after in zip(turns[1:], means, means[1:], means[2:], strict=False):
+        if before and here and after:
+            beside = (before + after) / 2
+            found.append(beside / here if on else here / beside)
+    fifth = len(found) // 5
+    return {
+        "step_ms": round(usual * 1e3, 3),
+        "turns": len(found),
+        "ratio": round(statistics.fmean(found), 4),
+        "error": round(statistics.stdev(found) / len(found) ** 0.5, 4),
+        "fifths": [round(statistics.fmean(found[at * fifth : (at + 1) * fifth]), 4) for at in range(5)],
+        "wrappers": max(held for _, held, _ in turns),
+    }
+
+
+def decode(mode: str, models: str, tokens: int, times: int) -> None:
+    """Under ``sgltrace run``: decode eight requests ``times`` over."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures" / "traces"))
+    import record
+    import sglang
+
+    record.MODELS = models
+    engine = sglang.Engine(**record.options(mode, 1), log_level="error")
+    prompts = [[5 + i + j for j in range(20 + i)] for i in range(8)]
+
+    def generate(new_tokens: int) -> str:
+        sampling = {"temperature": 0, "max_new_tokens": new_tokens, "ignore_eos": True}
+        out = engine.generate(input_ids=prompts, sampling_params=sampling)
+        return hashlib.sha256(json.dumps([o["output_ids"] for o in out]).encode()).hexdigest()
+
+    for _ in range(2):
+        generate(200)
+    folder = Path(os.environ[FOLDER])
+    (folder / "go").touch()
+    (folder / "outputs").write_text(str(len({generate(tokens) for _ in range(times)})))
+    engine.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode")
+    parser.add_argument("models", nargs="?", default="")
+    parser.add_argument("--tokens", type=int, default=2400)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--decode", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.decode:
+        return decode(given.mode, given.models, given.tokens, given.times)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        here = Path(__file__).resolve()
+        (folder / "sitecustomize.py").write_text(
+            f"import sys\nsys.path.insert(0, {str(here.parent)!r})\nimport decode_overhead\ndecode_overhead.toggle()\n"
+        )
+        if given.mode == "toy":
+            command = ["-m", "toysgl", "--path", "v2", "--batch", "8", "--steps", "4000"]
+            (folder / "go").touch()
+        else:
+            options = ["--tokens", str(given.tokens), "--times", str(given.times), "--decode"]
+            command = [str(here), given.mode, given.models, *options]
+        given_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = os.pathsep.join([name, *(str(Path(part).resolve()) for part in given_path if part)])
+        subprocess.run(
+            [sys.executable, "-m", "sgltrace", "run", "-o", f"{name}/trace", "--", sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": path, FOLDER: name},
+            cwd=name,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        outputs = folder / "outputs"
+        for turns in folder.glob("*.turns"):
+            found = ratios([json.loads(line) for line in turns.read_text().splitlines()])
+            if outputs.exists():
+                found["identical"] = outputs.read_text() == "1"
+            print(json.dumps({"mode": given.mode, **found}))
+
+
+if __name__ == "__main__":
+    main()
