@@ -54,6 +54,18 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["register.call -> one decorated", "main -> one direct"],
         ["register -> one ~function_variable", "register -> one function_variable"],
     ),
+    "a default that is called if it can be": (
+        """
+        import torch
+        def make(): return 1
+        class Field:
+            def __init__(self, default): self.default = default
+            def get(self): return self.default() if callable(self.default) else self.default
+        def main(): torch.zeros(Field(make).get())
+        """,
+        ["Field.get -> make function_variable"],
+        ["main -> make callback"],
+    ),
     "an object that has what a protocol asks for": (
         """
         from typing import Protocol

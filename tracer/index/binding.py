@@ -136,3 +136,8 @@ def is_function(node: Node) -> bool:
 def functions_only(value: Value) -> Value | None:
     """A transform that lets functions through."""
     return value if type(value) in FUNCTIONS else None
+
+
+def no_functions(value: Value) -> Value | None:
+    """A transform that keeps functions back."""
+    return None if type(value) in FUNCTIONS else value

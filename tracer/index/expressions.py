@@ -7,12 +7,14 @@ from typing import Any
 
 from sgltrace.index import syntax as s
 from sgltrace.index.attributes import load
+from sgltrace.index.binding import no_functions
 from sgltrace.index.calls import call
 from sgltrace.index.containers import merge
 from sgltrace.index.elements import ask, iterate, on_object, special_method, subscript
 from sgltrace.index.engine import Engine
 from sgltrace.index.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.externals import SPECIAL_FORMS, call_external
+from sgltrace.index.text import text
 from sgltrace.index.uses import Args, Site, Use
 from sgltrace.index.values import (
     EXTERNAL,
@@ -254,7 +256,12 @@ class ExpressionReader:
 
     def _conditional(self, expression: s.Cond) -> Node:
         self.condition(expression.test)
-        return self.either(self.expression(expression.body), self.expression(expression.orelse))
+        body, orelse = self.expression(expression.body), self.expression(expression.orelse)
+        if _is_called_if_it_can_be(expression):
+            value = Node(transform=no_functions)
+            self.solver.link(orelse, value)
+            orelse = value
+        return self.either(body, orelse)
 
     def either(self, one: Node, other: Node) -> Node:
         """A node that holds what either of two holds."""
@@ -374,6 +381,14 @@ class ExpressionReader:
 
 def _holds_container(node: Node) -> bool:
     return any(isinstance(value, Container) for value in node.values)
+
+
+def _is_called_if_it_can_be(expression: s.Cond) -> bool:
+    """``x() if callable(x) else x``: what is not called is no function."""
+    match expression.test:
+        case s.Call(func=s.Name(id="callable"), args=[s.Arg(value=asked)]):
+            return text(asked) == text(expression.orelse)
+    return False
 
 
 def key_of(index: s.Expr) -> str | int | None:
