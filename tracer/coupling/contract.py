@@ -92,7 +92,7 @@ def _rows(
     for name, (writes, reads) in sorted(_collect(universe, path, roles).items()):
         reads = [a for a in reads if a.how != "call" or _is_value(universe, name)]
         made = [a for a in writes if universe.fn(a).in_worker and not is_copy(a)]
-        outside = [a for a in reads if universe.fn(a).side != TARGET]
+        outside = [a for a in reads if universe.fn(a).side != TARGET and not universe.elsewhere(universe.fn(a))]
         if (
             not outside
             or not (made or writes)
