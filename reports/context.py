@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from sgltrace.insight.observed import Run
-from sgltrace.model import PATHS, Function, Index, Place
-from sgltrace.reports.graph import CallGraph, module
+from sgltrace.model import PATHS, Field, Function, Index, Place
+from sgltrace.reports.graph import CallGraph, module, short
 from sgltrace.reports.links import EditorLinks, Links, addresses
 from sgltrace.reports.options import ReportOptions
 from sgltrace.reports.source import LONGEST, Source, SourceReader
@@ -32,6 +32,8 @@ class Context:
         self.runs: list[Run] = sorted(options.runs, key=lambda run: run.name)
         self.paths: list[str] = [path for path in PATHS if index.entry_points.get(path)]
         self.shown = sorted(self._with_page(every=not options.single_file), key=lambda function: function.id)
+        self.drawn = self._drawn(every=not options.single_file)
+        self.fields = self._fields(every=not options.single_file)
         self.modules = self._modules()
         pages = {function.id: file for file, functions in self.modules.items() for function in functions}
         self.links = Links(index.source, pages, [point.id for point in index.coupling_points])
@@ -39,18 +41,32 @@ class Context:
     def _with_page(self, every: bool) -> list[Function]:
         """``every`` function on a path, and those at an end of something that another page shows.
 
-        Else, for one file of bearable size, these and the functions on the way from the event loop to them.
+        Else, for one file of bearable size, the workers and what stands at an end of a coupling point.
         """
-        named = {function.id for function in self.index.functions if function.paths and every}
-        for place in self._places():
-            named.add(place.function)
-        for worker in self.index.off_steps:
-            named.add(worker.function)
-        for path in self.paths:
-            named.update(filter(None, (self.index.entry_points[path],)))
-            routes = [] if every else [self.graph.route(path, name) for name in sorted(named)]
-            named.update(hop.caller for route in routes if route is not None for hop in route.hops)
+        index = self.index
+        named = {place.function for point in index.coupling_points for place in (*point.producers, *point.consumers)}
+        named.update(worker.function for worker in index.off_steps)
+        named.update(filter(None, index.entry_points.values()))
+        if every:
+            named.update(function.id for function in index.functions if function.paths)
+            named.update(place.function for place in self._places())
         return [self.graph.functions[name] for name in named if name in self.graph.functions]
+
+    def _drawn(self, every: bool) -> list[Function]:
+        """The functions of the call graph's drawing: ``every`` one on a path, or those with a page and next to one."""
+        shown = {function.id for function in self.shown}
+        near = shown | {edge.callee for name in shown for edge in self.graph.calls.get(name, [])}
+        near |= {edge.caller for name in shown for edge in self.graph.callers.get(name, [])}
+        return [function for function in self.index.functions if function.paths and (every or function.id in near)]
+
+    def _fields(self, every: bool) -> list[Field]:
+        """``every`` field, or those alone through which a coupling point crosses."""
+        crossing = {name for point in self.index.coupling_points for name in point.fields}
+        return [
+            field
+            for field in self.index.fields
+            if every or not crossing.isdisjoint({f"{field.cls}.{field.field}", f"{short(field.cls)}.{field.field}"})
+        ]
 
     def _modules(self) -> dict[str, list[Function]]:
         """The functions of each module page by its file, in source order; a long module goes on on further pages."""
@@ -67,8 +83,7 @@ class Context:
 
     def _places(self) -> list[Place]:
         index = self.index
-        places = [p for point in index.coupling_points for p in (*point.producers, *point.consumers)]
-        places += [p for tensor in index.tensors for p in (tensor.producer, *tensor.consumers)]
+        places = [p for tensor in index.tensors for p in (tensor.producer, *tensor.consumers)]
         places += [p for row in index.contract for p in (*row.writers, *row.readers)]
         places += [p for off_step in index.off_steps for p in off_step.gates]
         return places

@@ -166,7 +166,9 @@ def _tensors(context: Context, site: Site) -> None:
 
 
 def _code(context: Context, site: Site) -> None:
-    site.page("graph.html", "graph.html", page="graph", data=graph_data(context))
+    on_path = sum(bool(function.paths) for function in context.index.functions)
+    left_out = on_path - len(context.drawn)
+    site.page("graph.html", "graph.html", page="graph", data=graph_data(context), left_out=left_out)
     site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
     modules: dict[str, ModuleLine] = {}
     for file, functions in context.modules.items():
@@ -183,16 +185,16 @@ def _code(context: Context, site: Site) -> None:
         rows=rows,
         hues=context.hues,
         count=len(context.shown),
-        left_out=sum(bool(function.paths) for function in context.index.functions)
-        - sum(bool(function.paths) for function in context.shown),
+        left_out=on_path - sum(bool(function.paths) for function in context.shown),
         components=context.components,
     )
 
 
 def _field_list(context: Context, addresses: dict[str, Markup], site: Site) -> None:
     rows = field_lines(context, addresses)
+    left_out = len(context.index.fields) - len(context.fields)
     classes, roles = sorted({short(row.cls) for row in rows}), sorted({row.role for row in rows if row.role})
-    site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles)
+    site.page("fields.html", "fields.html", page="fields", rows=rows, classes=classes, roles=roles, left_out=left_out)
 
 
 def _fields(field_pages: FieldPages, files: Sequence[str], site: Site) -> None:

@@ -67,7 +67,7 @@ def test_it_is_the_same_report(one):
 
 
 def test_a_function_is_shown_alone_and_a_line_marked(one):
-    page = open_at(one, "#/functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch")
+    page = open_at(one, "#/functions/sglang.srt.managers.scheduler.html#Scheduler.process_batch_result")
     expect(page.locator("article:visible")).to_have_count(1)
     page.locator("article:visible .links a.at").first.click()
     expect(page.locator("li.target")).to_have_count(1)

@@ -111,7 +111,7 @@ def field_lines(context: Context, addresses: dict[str, Markup]) -> list[FieldLin
             readers={path: _functions(field.reads, path) for path in context.paths},
             shapes=sorted({access.shape for access in field.writes if access.shape}),
         )
-        for field in sorted(context.index.fields, key=lambda field: (field.role, field.cls, field.field))
+        for field in sorted(context.fields, key=lambda field: (field.role, field.cls, field.field))
     ]
 
 
@@ -177,7 +177,7 @@ class FieldPages:
 def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
     """For each class the files of its pages, and the fields on each."""
     by_class: dict[str, list[Field]] = {}
-    for field in context.index.fields:
+    for field in context.fields:
         by_class.setdefault(field.cls, []).append(field)
     names = {cls: cls.replace(":", ".") for cls in by_class}
     files = dict(addresses("fields", names.values()))

@@ -17,9 +17,8 @@ def graph_data(context: Context) -> dict[str, Any]:
     ``functions``: [name, module number, row, phase bits, path bits, file number or -1]; ``edges``: caller, callee,
     kind number, flags (1 virtual, 2 ran in a run), one after another in one list.
     """
-    drawn = [function for function in context.index.functions if function.paths]
     grouped: dict[str, dict[str, list[str]]] = {name: {} for name in context.components}
-    for function in sorted(drawn, key=lambda function: (module(function.id), function.line, function.id)):
+    for function in sorted(context.drawn, key=lambda function: (module(function.id), function.line, function.id)):
         by_module = grouped[component_of(function)]
         by_module.setdefault(module(function.id), []).append(function.id)
     placed = layout({name: by_module for name, by_module in grouped.items() if by_module})
