@@ -39,9 +39,7 @@ def sort(made: u.Universe, calls: Graph, roots: list[str]) -> None:
     }
     absent = lasting | frozenset(f.id for f in made.fns.values() if made.role(f.cls) in SPECULATIVE)
     plain = calls.reach(loops, PLAIN, None, outside, absent)
-    # A decorator's wrapper calls whatever it wraps: by it a worker would reach the loop that runs it.
-    own = frozenset(f for reached in scheduler.values() for f in reached if made.fns[f].cls in made.scheduler_classes)
-    above = lasting | frozenset(loops) | _run_batches(made, stop) | own
+    above = lasting | frozenset(loops) | _run_batches(made, stop)
     target = calls.reach(entries["target"], PLAIN, None, handlers, absent | above)
     target_spec = calls.reach(entries["target"], SPEC, None, handlers, above)
     worker = {p: calls.reach(entries[p], SPEC, p, handlers, above) for p in made.paths}

@@ -128,18 +128,22 @@ def _typer(info: FunctionInfo) -> Callable[[s.Expr], str | None]:
     return class_name
 
 
-def _edges(program: Program, known: Iterable[str]) -> list[Edge]:
+def _edges(program: Program, known: Iterable[str], registering: frozenset[str]) -> list[Edge]:
+    """The call edges between known functions; what ``registering`` ones hand on they do not run."""
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     ids = set(known)
-    for (caller, callee, _), uses in program.engine.edges.items():
-        if caller.id in ids and callee.id in ids:
+    for (caller, callee, kind), uses in program.engine.edges.items():
+        # A decorator's wrapper calls whatever is decorated; the caller of a decorated function has an edge of its own.
+        handed = kind == "callback" and caller.id in registering
+        if kind != "decorated" and not handed and caller.id in ids and callee.id in ids:
             for use in uses:
                 lines[caller.id, callee.id] |= {line_of(e) for e in use.expressions}
     return [Edge(a, b, tuple(sorted(found))) for (a, b), found in sorted(lines.items())]
 
 
 def _join(made: u.Universe, program: Program) -> None:
-    edges = _edges(program, made.fns)
+    words = made.vocabulary.names("sides", "register")
+    edges = _edges(program, made.fns, frozenset(c.function for name in words for c in made.calls.get(name, ())))
     callers: dict[str, list[str]] = defaultdict(list)
     callees: dict[str, list[str]] = defaultdict(list)
     for edge in edges:
