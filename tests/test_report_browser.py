@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 from report_browser import Visit, watch
@@ -309,6 +311,8 @@ def test_the_refactor_plan_keeps_ticks_and_is_saved_as_markdown(visit):
     text = download.value.path().read_text()
     assert download.value.suggested_filename == "refactor-v2-C.md"
     assert text.count("- [x] ") == 1 and text.count("- [ ] ") == 1
+    assert re.search(r"^- \[ \] \d+: \*\*.+\*\* \(hard\)$", text, re.MULTILINE)
+    assert re.search(r"^  - in [\w.\\]+: \d+", text, re.MULTILINE)
 
 
 def test_the_lanes_evaluate_shapes_and_follow_the_numbers(visit):

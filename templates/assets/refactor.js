@@ -46,9 +46,13 @@ sgl.page("refactor", function (signal) {
     const lines = [`# ${safe(plan.dataset.title)}`, ""];
     for (const task of tasks(plan)) {
       const tick = done.has(task.dataset.point) ? "x" : " ";
-      lines.push(`- [${tick}] **${safe(text(task.querySelector("h3 a")))}** (${text(task.querySelector(".sev"))})`);
-      for (const part of task.querySelectorAll(".todo, .reason-text, .order")) lines.push(`  ${safe(text(part))}`);
-      for (const place of task.querySelectorAll(".places li")) lines.push(`  - ${safe(text(place))}`);
+      lines.push(`- [${tick}] ${text(task.querySelector("h3 .n"))}: **${safe(text(task.querySelector("h3 a")))}** (${text(task.querySelector(".sev"))})`);
+      for (const part of task.querySelectorAll(".todo, .reason-text")) lines.push(`  - ${safe(text(part))}`);
+      for (const place of task.querySelectorAll(".places li")) {
+        const at = [...place.querySelectorAll(".at")].map(text).join(", ");
+        lines.push(`  - in ${safe(text(place.querySelector(".fn")))}: ${at}`);
+      }
+      for (const part of task.querySelectorAll(".order")) lines.push(`  - ${safe(text(part))}`);
     }
     return lines.join("\n") + "\n";
   }
