@@ -107,7 +107,7 @@ sgl.page("formula", function (signal) {
       let formula;
       try { formula = parse(element.dataset.formula); } catch { continue; }
       const used = names(formula, new Set());
-      if (!used.size) continue;
+      if (!used.size || used.has("None")) continue;
       used.forEach((name) => asked.add(name));
       found.push({ element, formula });
     }
@@ -137,7 +137,8 @@ sgl.page("formula", function (signal) {
         output = sgl.element("output", { class: "value" });
         element.after(output);
       }
-      output.textContent = text ? "= " + text : "";
+      const plain = (value) => value.replace(/\s/g, "");
+      output.textContent = text && plain(text) !== plain(element.dataset.formula) ? "= " + text : "";
     }
     listeners.forEach((listener) => listener(given));
   }
@@ -151,7 +152,7 @@ sgl.page("formula", function (signal) {
       return sgl.element("label", {}, name + " ", input);
     };
     form.append(...first.map(field));
-    if (rest.length) form.append(sgl.element("details", {}, sgl.element("summary", {}, `${rest.length} more symbols`), sgl.element("div", { class: "filters" }, ...rest.map(field))));
+    if (rest.length) form.append(sgl.element("details", {}, sgl.element("summary", {}, `${rest.length} more symbol${rest.length === 1 ? "" : "s"}`), sgl.element("div", { class: "filters" }, ...rest.map(field))));
     form.hidden = !asked.size;
     form.addEventListener("input", () => update(true));
     update(false);
