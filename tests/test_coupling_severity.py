@@ -336,3 +336,45 @@ def test_workers_that_are_handed_different_batches_by_the_algorithm():
     differ = severities("worker_dispatch", "class of batch", scheduler=text.format(given="batch"), v1=worker)
     same = severities("worker_dispatch", "class of batch", scheduler=text.format(given="other"), v1=worker)
     assert (differ, same) == ([{"v1": "hard", "v2": None}], [])
+
+
+def test_a_function_that_is_told_by_the_algorithm_whether_to_sort():
+    text = """
+        class ScheduleBatch:
+            def retract(self):
+                return self.order(may_sort={told})
+
+            def order(self, may_sort):
+                found = list(range(len(self.reqs)))
+                if may_sort:
+                    found.sort()
+                return found
+    """
+    told = text.format(told="self.spec_algorithm.is_none()")
+    assert severities("scheduler_policy", "ordered by a policy", scheduler=told) == [{"v1": "soft", "v2": "soft"}]
+    assert severities("scheduler_policy", "ordered", scheduler=text.format(told="len(self.reqs) > 1")) == []
+
+
+def test_the_committed_length_that_a_release_hands_to_the_cache():
+    cache = """
+        class Req:
+            def committed(self):
+                return {length}
+
+        def release(req: Req, cache: RadixCache):
+            cache.keep(req, req.committed())
+
+        class RadixCache:
+            def keep(self, req, length):
+                self.held = length
+    """
+    worker = """
+        class EAGLEWorker:
+            def settle(self, req: Req, accepted):
+                req.kv_committed_len += accepted
+    """
+    found = [
+        severities("prefix_cache", "committed length", scheduler=cache.format(length=length), worker=worker)
+        for length in ("self.kv_committed_len", "len(self.output_ids)")
+    ]
+    assert found == [[{"v1": "soft", "v2": "soft"}], []]

@@ -28,6 +28,20 @@ def test_a_draft_loop_without_steps_joins_nothing_unless_the_release_has_such_a_
     assert severities("config_gate", "below one", start=MADE, worker=LOOP + OWN) == []
 
 
+def test_a_draft_loop_that_gives_its_lists_back():
+    loop = (
+        LOOP.replace("return join(scores)", "return scores")
+        + """
+    class Above:
+        def run(self, worker: EAGLEWorker):
+            return worker.draft()
+"""
+    )
+    assert severities("config_gate", "below one", start=MADE, worker=loop) == [{"v1": "hard", "v2": "hard"}]
+    once = loop.replace("for i in range(self.speculative_num_steps):", "for i in range(4):")
+    assert severities("config_gate", "below one", start=MADE, worker=once) == []
+
+
 def test_gates_of_the_changing_number_of_steps():
     start = """
         class ServerArgs:

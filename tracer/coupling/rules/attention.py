@@ -253,7 +253,7 @@ class Attention(Rule):
         """Backends that the configuration of speculation chooses, for the process or for a stage."""
         config = [b for b in universe.branches if _asks_config(universe, b)]
         factories = {c.function for name in _made_backends(universe, attention) for c in universe.calls.get(name, ())}
-        stages = [b for b in config if b.function in attention and _picks(universe, b)]
+        stages = [b for b in universe.branches if b.function in attention and _picks(universe, b)]
         if not stages:
             return
         inits = {universe.fn(b).cls for b in stages}
@@ -289,10 +289,11 @@ def _asks_config(universe: Universe, branch: Branch) -> bool:
 
 
 def _picks(universe: Universe, branch: Branch) -> bool:
-    """Whether a backend's step function gives back one of its backends, as the configuration of speculation says."""
+    """Whether a backend's step function gives back one of its backends, as the stage of speculation says."""
     returned = [v for _, value, _ in universe.facts[branch.function].returns for v in _choices(value)]
     own = len(returned) > 1 and all(isinstance(v, s.Attr) and last_name(v.value) == "self" for v in returned)
-    return own and _asks_config(universe, branch) and universe.fn(branch).per_step
+    by_stage = branch.reading.scope == BATCH or _asks_config(universe, branch)
+    return own and by_stage and universe.fn(branch).per_step
 
 
 def _choices(value: s.Expr) -> list[s.Expr]:

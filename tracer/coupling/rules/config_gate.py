@@ -193,7 +193,7 @@ class ConfigGate(Rule):
             return
         widths = universe.vocabulary.spec.widths
         workers = ("spec_worker", "draft_worker")
-        functions = {call.function for _, call in loops}
+        functions = {loop.function for loop, _ in loops}
         fixed = [a for a in start_writes(universe, widths) if universe.role(a.cls) in workers]
         changed = [a for a in universe.written(widths) if universe.role(a.cls) in workers and a.how == "assign"]
         told = [
@@ -213,8 +213,8 @@ class ConfigGate(Rule):
             title="The draft loop and what is built for it know no number of steps below one",
             producers=sites(fixed, writes_of, 3)
             + [of(fn, "builds, or leaves out, what a number of steps needs", 5) for fn in told],
-            consumers=[Site(call.function, line, "loops over the draft's steps", 6) for line, call in loops]
-            + [of(t, "puts the steps' results together", 5) for _, call in loops for t in targets(universe, call)]
+            consumers=[loop for loop, _ in loops]
+            + [of(fn, "puts the steps' results together", 5) for _, takers in loops for fn in takers]
             + sites([a for a in changed if universe.fn(a).per_step and a.function not in functions], writes_of, 4),
             binding_time="process start",
             why=(
@@ -291,8 +291,8 @@ def _order(universe: Universe, fn: Fn) -> tuple[int, str, int]:
     return (-universe.importance(fn), fn.file, fn.line)
 
 
-def _gathering(universe: Universe, fn: Fn) -> list[tuple[int, Call]]:
-    """Loops over a number of steps that fill lists, with the calls that are handed the lists after them."""
+def _gathering(universe: Universe, fn: Fn) -> list[tuple[Site, list[Fn]]]:
+    """Loops over a number of steps that fill lists, with the functions that get the lists after them."""
     facts = universe.facts[fn.id]
     if not fn.in_worker or fn.other or universe.elsewhere(fn) or not any(c.name == "range" for c in facts.calls):
         return []
@@ -303,7 +303,15 @@ def _gathering(universe: Universe, fn: Fn) -> list[tuple[int, Call]]:
                 end = max([line, *(getattr(inner, "line", 0) for inner in deep(body))])
                 filled = {c.owner for c in facts.calls if c.name == "append" and line < c.line <= end}
                 if mentions_width(universe, bound, facts):
-                    out += [(line, c) for c in facts.calls if c.line > end and _handed(c, filled)][:2]
+                    joined = [
+                        t for c in facts.calls if c.line > end and _handed(c, filled) for t in targets(universe, c)
+                    ]
+                    given = any(
+                        isinstance(p, s.Name) and p.id in filled for _, v, _ in facts.returns for p in s.descend(v)
+                    )
+                    taken = [c for c in callers(universe, fn) if c.in_worker] if given else []
+                    if joined or taken:
+                        out.append((Site(fn.id, line, "loops over the draft's steps", 6), joined + taken))
     return out
 
 

@@ -8,8 +8,9 @@ from sgltrace.coupling.facts import Access, Call
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, site, sites
 from sgltrace.coupling.query import call_line, callers, calls_on
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.index import syntax as s
 
 
 class PrefixCache(Rule):
@@ -87,21 +88,23 @@ class PrefixCache(Rule):
                 fields=sorted({universe.field_name(a) for a in made}),
             )
         lengths = universe.fields("kv_bookkeeping", "lengths")
-        popped = {
+        told = {
             fn.id
             for fn in universe.fns.values()
-            if universe.role(fn.cls) == "request"
-            and fn.id in universe.facts
-            and any(a.field in lengths and a.write for a in universe.facts[fn.id].accesses)
-            and any(
-                a.field in lengths for _, v, _ in universe.facts[fn.id].returns for a in universe.facts[fn.id].accesses
-            )
+            if universe.role(fn.cls) == "request" and _gives(universe, fn, lengths)
         }
         ends = [
             c
-            for function in sorted(classes)
+            for function in sorted({caller for fn in told for caller in universe.callers.get(fn, ())})
+            if function in classes or classes.intersection(universe.callees.get(function, ()))
             for c in universe.facts[function].calls
-            if any(t in popped for t in universe.callees.get(c.function, ()) if universe.fns[t].name == c.name)
+            if any(t in told for t in universe.callees.get(function, ()) if universe.fns[t].name == c.name)
+        ]
+        inserts = [
+            universe.fns[f]
+            for c in ends
+            if c.function not in classes
+            for f in sorted(classes.intersection(universe.callees.get(c.function, ())))
         ]
         direct = [a for a in universe.read(lengths) if a.function in classes]
         spec = [
@@ -117,6 +120,7 @@ class PrefixCache(Rule):
                 producers=sites(spec, writes_of, 5)
                 + sites([e for e in ends if not universe.elsewhere(universe.fn(e))], "caches what ended", 5),
                 consumers=sites(ends, "takes the committed length", 5)
+                + [of(fn, "is handed the committed length", 4) for fn in inserts]
                 + sites(direct, reads_of, 5)
                 + [site(c, "runs the draft over what no cache had", 6) for c in _filling(universe)],
                 binding_time="request lifetime",
@@ -130,6 +134,19 @@ class PrefixCache(Rule):
                 fields=["Req.kv_committed_len"],
                 weight=1,
             )
+
+
+def _gives(universe: Universe, fn: Fn, lengths: frozenset[str]) -> bool:
+    """Whether a function gives back one of the KV lengths."""
+    return any(
+        isinstance(part, s.Attr) and part.attr in lengths
+        for _, value, _ in universe.facts[fn.id].returns
+        for part in s.descend(value)
+    ) or (
+        bool(universe.facts[fn.id].returns)
+        and any(a.field in lengths and a.write for a in universe.facts[fn.id].accesses)
+        and any(a.field in lengths and not a.write for a in universe.facts[fn.id].accesses)
+    )
 
 
 def _filling(universe: Universe) -> list[Call]:

@@ -17,11 +17,12 @@ from sgltrace.coupling.query import (
     step_reads,
     targets,
 )
-from sgltrace.coupling.regime import last_name
+from sgltrace.coupling.regime import PROCESS, last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
+from sgltrace.index import syntax as s
 
 
 class SchedulerPolicy(Rule):
@@ -164,6 +165,7 @@ class SchedulerPolicy(Rule):
                 and branch.reading.scope == "process"
             ):
                 by_function[fn.id].append(branch)
+        yield from self._told(universe)
         policy = universe.fields("scheduler_policy")
         for function, branches in sorted(by_function.items()):
             facts, fn = universe.facts[function], universe.fns[function]
@@ -197,6 +199,39 @@ class SchedulerPolicy(Rule):
                 weight=1,
             )
 
+    def _told(self, universe: Universe) -> Iterator[Finding]:
+        """Functions that sort requests, and are told by the process's algorithm whether they may."""
+        sorting = {c.function for name in ("sort", "sorted") for c in universe.calls.get(name, ())}
+        for callee in sorted(sorting):
+            fn = universe.fns[callee]
+            told = [
+                call
+                for call in universe.calls.get(fn.name, ())
+                if callee in universe.callees.get(call.function, ())
+                and universe.fn(call).side == SCHEDULER
+                and any(_by_algorithm(universe, arg.value) for arg in call.node.args)
+            ]
+            if fn.side != SCHEDULER or not fn.per_step or not told:
+                continue
+            above = {c.id: c for call in told for c in callers(universe, universe.fn(call)) if c.side == SCHEDULER}
+            yield Finding(
+                kind=self.kind,
+                title="Requests are ordered by a policy only in a process without an algorithm",
+                producers=sites(told, "says by the process's algorithm whether to sort", 6),
+                consumers=[of(fn, "sorts requests where it may", 5)]
+                + sites(told, "acts by the order", 4)
+                + [of(c, "uses what is chosen", 3) for c in above.values()],
+                binding_time="per step",
+                why=(
+                    "With an algorithm requests are taken in the order in which they stand, because the draft state "
+                    "cannot be cut otherwise. Off steps keep the restriction."
+                ),
+                refactor="None needed for correctness; relax it for batches that are off.",
+                verdicts=dict.fromkeys("ABC", (SOFT, "the order stays that of a speculative process in off steps")),
+                only=paths_of(universe, [c.function for c in told]),
+                weight=1,
+            )
+
     def _limits(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("scheduler_policy", "limits")
         chosen = [
@@ -226,6 +261,11 @@ def _elsewhere(universe: Universe, fn: Fn) -> bool:
     return universe.elsewhere(fn) or not set(fn.module.split(".")) & universe.vocabulary.names(
         "scheduler_policy", "modules"
     )
+
+
+def _by_algorithm(universe: Universe, node: s.Expr) -> bool:
+    reading = universe.predicates.read(node)
+    return reading.known and reading.scope == PROCESS and not isinstance(node, (s.Name, s.Attr))
 
 
 def _handed(universe: Universe, reads: list[Access]) -> list[Fn]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import callers, paths_of, shared_writes, spec_writes, start_writes, step_reads, targets
+from sgltrace.coupling.query import (
+    call_line,
+    callers,
+    paths_of,
+    shared_writes,
+    spec_writes,
+    start_writes,
+    step_reads,
+    targets,
+)
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
@@ -64,7 +73,14 @@ class StreamOrder(Rule):
             yield Finding(
                 kind=self.kind,
                 title=f"The scheduler waits for {name}, which speculation records",
-                producers=sites(writes, writes_of, 6),
+                producers=sites(writes, writes_of, 6)
+                + [
+                    of(c, "has it recorded", 5, call_line(universe, c, universe.fn(a)))
+                    for a in writes
+                    if not universe.fn(a).in_worker or universe.role(universe.fn(a).cls) == "future_map"
+                    for c in callers(universe, universe.fn(a))
+                    if c.per_step and not c.other
+                ],
                 consumers=sites(waited, reads_of, 5)
                 + [
                     of(c, "waits for it before it goes on", 3)
