@@ -17,6 +17,9 @@ from sgltrace.model import Field, Index, Tensor
 from sgltrace.progress import Progress
 from sgltrace.sources import SourceTree
 
+LARGE = 10_000
+"""A program of more functions is analysed by one process: two soon have all of it twice, which is a gigabyte."""
+
 
 class _Data(msgspec.Struct, array_like=True):
     """What moves through the fields, and its shapes."""
@@ -34,7 +37,8 @@ def make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> I
 def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
     program = analyse(tree, options, progress)
     progress.stage("Following fields, deriving shapes and coupling points")
-    with beside(partial(_data, program), options.jobs) as encoded:
+    jobs = options.jobs if len(program.functions) <= LARGE else 1
+    with beside(partial(_data, program), jobs) as encoded:
         index = to_index(program)
 
         @cache
