@@ -378,3 +378,19 @@ def test_the_committed_length_that_a_release_hands_to_the_cache():
         for length in ("self.kv_committed_len", "len(self.output_ids)")
     ]
     assert found == [[{"v1": "soft", "v2": "soft"}], []]
+
+
+def test_lengths_that_the_result_must_carry():
+    worker = """
+        class EAGLEWorkerV2:
+            def verify(self, lens):
+                return GenerationBatchResult(allocate_lens=lens)
+    """
+    reads = """
+        class Scheduler:
+            def process(self, result: GenerationBatchResult):
+                return result.{field}.tolist()
+    """
+    told, silent = reads.format(field="allocate_lens"), reads.format(field="next_token_ids")
+    assert severities("kv_bookkeeping", "advanced", scheduler=told, v2=worker) == [{"v1": None, "v2": "hard"}]
+    assert severities("kv_bookkeeping", "advanced", scheduler=silent, v2=worker) == []

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access, Item
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
-from sgltrace.coupling.query import call_line, callers, decides, on_path, plain_writes, spec_writes, step_reads, targets
+from sgltrace.coupling.query import (
+    call_line,
+    callers,
+    decides,
+    on_path,
+    paths_of,
+    plain_writes,
+    spec_writes,
+    step_reads,
+    targets,
+)
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -64,9 +74,10 @@ class KvBookkeeping(Rule):
     def _lengths(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("kv_bookkeeping", "lengths")
         spec, plain = spec_writes(universe, names), plain_writes(universe, names)
-        if not spec or not plain:
-            return
         reads = step_reads(universe, names, (SCHEDULER, WORKER))
+        told = [a for a in reads if universe.role(a.cls) == "result" and universe.role(universe.fn(a).cls) != "result"]
+        if not spec or not (plain or told):
+            return
         consumers = sites(reads, reads_of, 3) + sites(plain, writes_of, 5)
         taken = {fn.id: fn for a in reads if universe.role((fn := universe.fn(a)).cls) == "request"}
         consumers += [
@@ -92,7 +103,8 @@ class KvBookkeeping(Rule):
             refactor="Advance both lengths by one in the off step, in the place that owns them on this path.",
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "one accepted token advances them by one")},
             formula="speculative: committed += accepted; plain: committed += 1, allocated += 1",
-            fields=[f"Req.{a.field}" for a in spec],
+            fields=[universe.field_name(a) for a in spec],
+            only=paths_of(universe, [a.function for a in spec if universe.role(universe.fn(a).cls) != "draft_input"]),
             weight=6,
         )
 
@@ -143,7 +155,7 @@ class KvBookkeeping(Rule):
                 ),
                 refactor="Keep the process's algorithm; use a flag of its own for the toggle.",
                 verdicts=dict.fromkeys("ABC", (NONE, "the tolerance for reserved KV stays on")),
-                fields=[f"Req.{name}" for name in sorted(names)],
+                fields=sorted({universe.field_name(a) for a in facts.accesses if a.field in names}),
             )
 
     def _eviction(self, universe: Universe) -> Iterator[Finding]:
