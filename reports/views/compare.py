@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sgltrace.model import CouplingPoint
 from sgltrace.reports.context import Context
 from sgltrace.reports.views.common import FunctionLink, PointRow, function_link, ordered, point_row
+from sgltrace.reports.views.tensors import stage_rank
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ def _tensors(context: Context) -> list[TensorPair]:
     shapes: dict[tuple[str, str], dict[str, str | None]] = {}
     for tensor in context.index.tensors:
         shapes.setdefault((tensor.stage, tensor.name), {})[tensor.path] = tensor.shape
-    return [
+    pairs = [
         TensorPair(stage, name, found.get("v1"), found.get("v2"), sorted(found))
-        for (stage, name), found in sorted(shapes.items())
+        for (stage, name), found in shapes.items()
         if set(found) != {"v1", "v2"} or found["v1"] != found["v2"]
     ]
+    return sorted(pairs, key=lambda pair: (-len(pair.on), stage_rank(pair.stage), pair.stage, pair.name))
 
 
 def _fields(context: Context) -> list[FieldPair]:
