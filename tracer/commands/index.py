@@ -124,9 +124,10 @@ def _build(tree: SourceTree, whole: tuple[str, ...], jobs: int | None, progress:
     from sgltrace.insight.assemble import make_index
 
     with no_collection():
-        made = make_index(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
-        gc.freeze()  # the program is left to the end of the process: to take it apart would cost a second
-    return made
+        try:
+            return make_index(tree, IndexOptions(whole=whole, jobs=jobs, cache_dir=user_cache_dir()), progress)
+        finally:
+            gc.freeze()  # the program is left to the end of the process: to take it apart would cost a second
 
 
 def _summary(made: Index, tree: SourceTree) -> dict[str, Any]:
