@@ -394,3 +394,21 @@ def test_lengths_that_the_result_must_carry():
     told, silent = reads.format(field="allocate_lens"), reads.format(field="next_token_ids")
     assert severities("kv_bookkeeping", "advanced", scheduler=told, v2=worker) == [{"v1": None, "v2": "hard"}]
     assert severities("kv_bookkeeping", "advanced", scheduler=silent, v2=worker) == []
+
+
+def test_a_width_that_a_function_hands_on_is_not_what_it_gives_back():
+    text = """
+        class Scheduler:
+            def pick(self, batch: ScheduleBatch):
+                return {made}(batch, self.server_args.speculative_num_draft_tokens)
+
+            def step(self, batch: ScheduleBatch):
+                return self.pick(batch)
+
+            def sync(self, batch, width):
+                return batch
+    """
+    assert severities("scheduler_policy", "is estimated", scheduler=text.format(made="self.sync")) == []
+    assert severities("scheduler_policy", "is estimated", scheduler=text.format(made="max")) == [
+        {"v1": "soft", "v2": "soft"}
+    ]

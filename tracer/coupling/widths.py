@@ -8,6 +8,9 @@ from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.universe import Fn, Universe
 from sgltrace.index import syntax as s
 
+ARITHMETIC = frozenset(["max", "min", "int", "sum", "ceil", "ceil_align", "next_power_of_2"])
+"""Functions that give back a number worked out from what they are handed."""
+
 
 def mentions_width(universe: Universe, node: s.Expr | None, facts: Facts | None = None, depth: int = 0) -> bool:
     """Whether a value has a speculative width in it: by name, through local names, or through what a call returns.
@@ -53,11 +56,19 @@ def width_calls(universe: Universe) -> frozenset[str]:
         universe.width_calls |= {
             name
             for name, found in few.items()
-            if all(any(_amount(v) and mentions_width(universe, v, f) for _, v, _ in f.returns) for f in found)
+            if all(any(_number(universe, v, f) for _, v, _ in f.returns) for f in found)
         }
         if len(universe.width_calls) == before:
             break
     return universe.width_calls
+
+
+def _number(universe: Universe, value: s.Expr, facts: Facts) -> bool:
+    """Whether a returned value is a width, or worked out from one: what a call is handed, it does not give back."""
+    made = facts.local.get(value.id, value) if isinstance(value, s.Name) else value
+    if isinstance(made, s.Call) and last_name(made.func) not in universe.width_calls | ARITHMETIC:
+        return False
+    return _amount(value) and mentions_width(universe, value, facts)
 
 
 def widths_of(universe: Universe, function: str) -> frozenset[str]:
