@@ -32,9 +32,10 @@ DRAFTING = "draft"
 
 LANE = 42
 """Width of a lane in pixels."""
-DEEPEST_CALL = 5
+DEEPEST_CALL = 4
+"""Calls below the event loop, and again below the worker."""
 MOST_CALLS = 40
-"""Calls drawn: the way to the worker, and of the rest those with the most coupling points."""
+"""Calls drawn: the way to the worker, what it calls, and of the rest those with the most coupling points."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Lanes:
     lane: int
     width: int
     overlap: list[str]
-    """Paths that overlap the next step."""
+    """Paths that overlap the next step, or may: a worker that serves both ways."""
     calls: Block
     stages: list[Block]
     inside: dict[str, int]
@@ -122,7 +123,7 @@ def lanes(context: Context, chains: list[Chain]) -> Lanes:
         lanes=[(name, LANES.index(name)) for name in order],
         lane=LANE,
         width=LANE * len(order),
-        overlap=[worker.path for worker in context.index.workers if worker.overlap and worker.path in inside],
+        overlap=[w.path for w in context.index.workers if w.overlap is not False and w.path in inside],
         calls=Block("Calls, in the order of the source", "calls", _drawn(calls, order)),
         stages=[Block(stage, f"stage-{number}", _drawn(found, order)) for number, (stage, found) in enumerate(stages)],
         inside=inside,
@@ -141,12 +142,15 @@ class _Sorter:
         self.results = self._result_functions()
 
     def calls(self) -> list[_Crossing]:
-        first: dict[tuple[str, str], tuple[Call, _Crossing]] = {}
+        first: dict[tuple[str, str], tuple[tuple[bool, bool, int], _Crossing]] = {}
         for root in self.chain.roots:
-            for call, crossing in self._walk(root, [], 0):
-                first.setdefault((crossing.start, call.function.id), (call, crossing))
-        worth = sorted(first, key=lambda key: (not first[key][0].open, -first[key][0].points))[:MOST_CALLS]
-        return [crossing for key, (_, crossing) in first.items() if key in set(worth)]
+            for call, way, crossing in self._walk(root, [], 0):
+                if call.open or call.points:
+                    below = any(function.id == self.chain.entry.id for function in way)
+                    worth = (call.open, below, call.points)
+                    first.setdefault((crossing.start, call.function.id), (worth, crossing))
+        most = set(sorted(first, key=lambda key: first[key][0], reverse=True)[:MOST_CALLS])
+        return [crossing for key, (_, crossing) in first.items() if key in most]
 
     def tensor(self, tensor: Tensor) -> _Crossing:
         model = DRAFT if tensor.stage.startswith(DRAFTING) else TARGET
@@ -162,7 +166,9 @@ class _Sorter:
         )
         return _Crossing(row, start, sorted(ends, key=LANES.index), f"{tensor.name} crosses from {start} to")
 
-    def _walk(self, call: Call, above: list[FunctionLink], depth: int) -> Iterator[tuple[Call, _Crossing]]:
+    def _walk(
+        self, call: Call, above: list[FunctionLink], depth: int
+    ) -> Iterator[tuple[Call, list[FunctionLink], _Crossing]]:
         """Calls from lane to lane, in the order of the source."""
         if depth >= DEEPEST_CALL:
             return
@@ -172,8 +178,8 @@ class _Sorter:
             end = self._lane(inner.function.id, self._model([*way, inner.function]))
             if start != end:
                 row = Row(Mark(0, [], 0, ""), call=inner.function, guards=inner.guards)
-                yield inner, _Crossing(row, start, [end], f"{start} calls")
-            yield from self._walk(inner, way, depth + 1)
+                yield inner, way, _Crossing(row, start, [end], f"{start} calls")
+            yield from self._walk(inner, way, 0 if inner.entry else depth + 1)
 
     def _lane(self, function: str, model: str) -> str:
         if function in self.results:
