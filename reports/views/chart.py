@@ -129,7 +129,7 @@ def _told(line: Series, unit: str) -> str:
     mean = sum(values) / len(values)
     after = f" {unit}" if unit else ""
     if min(values) == max(values):
-        told = f"always {_short(mean)}{after}"
+        told = f"always {_short(mean)}"
     else:
         told = f"{_short(min(values))} to {_short(max(values))}, mean {_short(mean)}{after}"
     return f"{line.name}: {told}" if line.name else told

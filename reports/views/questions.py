@@ -15,7 +15,7 @@ from sgltrace.reports.severities import worst
 QUESTIONS = (
     ("What must an off step return, in which shape?", ("result_format",)),
     ("Which KV slot does its token get, and who frees it?", ("kv_alloc", "kv_bookkeeping")),
-    ("Which CUDA graphs does it run on, and which must be captured in addition?", ("cuda_graph",)),
+    ("Which CUDA graphs would have to be captured in addition?", ("cuda_graph",)),
     ("What does the draft lose over off steps?", ("draft_state", "draft_kv", "hidden_capture")),
     ("What do lengths and the next input token mean?", ("seq_lens_semantics", "input_ids")),
     ("How do requests come and go, and batches mix?", ("batch_filter_merge", "prefix_cache", "disaggregation")),
