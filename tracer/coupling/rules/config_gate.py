@@ -162,6 +162,7 @@ class ConfigGate(Rule):
         readers = {feature: reads_after(universe, {feature}) for feature in features}
         # A word that half of the engine reads (the device) is no feature that somebody could turn on.
         refused = [f for f, found in readers.items() if found and len({a.function for a in found}) <= 40]
+        switched = {t.field for t in turned}
         if not refused:
             return
         yield Finding(
@@ -171,7 +172,11 @@ class ConfigGate(Rule):
                 [r for f in refused for r in by_feature[f]], lambda r: f"refuses: {show(r.tests[-1][0])}", 5
             )
             + sites([t for t in turned if t.field in refused], writes_of, 5),
-            consumers=[site for f in refused for site in _first(universe, sites(readers[f], reads_of, 3))],
+            consumers=[
+                site
+                for f in refused
+                for site in _first(universe, sites(readers[f], reads_of, 5 if f in switched else 3))
+            ],
             binding_time="process start",
             why=(
                 f"With an algorithm the arguments refuse, or turn off, {', '.join(refused)}. A server that only "

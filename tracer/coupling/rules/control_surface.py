@@ -9,7 +9,7 @@ from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, step_reads
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
 from sgltrace.index import syntax as s
 
@@ -86,6 +86,11 @@ class ControlSurface(Rule):
                 for a in step_reads(universe, universe.fields("metrics"))
                 if a.function in setters or a.function in {x.id for x in speaking}
             ]
+            widths = [
+                a
+                for a in step_reads(universe, universe.vocabulary.spec.widths, (SCHEDULER, WORKER))
+                if universe.role(a.cls) == "server_args" and not universe.elsewhere(universe.fn(a))
+            ]
             yield Finding(
                 kind=self.kind,
                 title="Only acceptance thresholds may be changed while the server runs",
@@ -93,7 +98,9 @@ class ControlSurface(Rule):
                     of(fn, f"lets {', '.join(sorted(n for n in allowed if fn in allowed[n]))} be changed", 5)
                     for fn in setters.values()
                 ],
-                consumers=sites(reads, lambda m: f"takes {m.name} in each step", 5) + sites(counters, reads_of, 3),
+                consumers=sites(reads, lambda m: f"takes {m.name} in each step", 5)
+                + sites(widths, "takes the width from the arguments in each step", 4)
+                + sites(counters, reads_of, 3),
                 binding_time="control request",
                 why=(
                     "The request that changes the server's state accepts a list of names; widths and "

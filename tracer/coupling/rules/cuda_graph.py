@@ -148,7 +148,7 @@ class CudaGraph(Rule):
         sized = [a for a in universe.written(sizes) if a.function in ids and a.how == "assign"]
         buffers = [fn for fn in universe.of_class("cuda_graph", "buffers") if fn.id in universe.facts]
         makers = [fn for fn in buffers if not fn.per_step or fn.at_start]
-        if not sized or not makers:
+        if not sized:
             return
         widths = universe.fields("cuda_graph", "width")
         sized = [a for a in sized if _mentions(a, widths)] or sized

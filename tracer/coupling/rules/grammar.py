@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Call
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, site, sites
 from sgltrace.coupling.query import by_regime, calls_on, on_path, predicates_in, spec_writes, step_reads, targets
-from sgltrace.coupling.regime import SPEC
+from sgltrace.coupling.regime import PLAIN, SPEC
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
@@ -146,6 +146,8 @@ class Grammar(Rule):
         """Scheduler functions that return a decision from both the regime and the grammar."""
         flags = universe.fields("sampling", "grammar")
         advanced = step_reads(universe, flags, (SCHEDULER,))
+        plain = [a for a in step_reads(universe, flags, (TARGET,)) if a.regime == PLAIN and a.how == "test"]
+        delayed = sites(plain, "does it later only without an algorithm", 4)
         for function, facts in sorted(universe.facts.items()):
             fn = universe.fns[function]
             if fn.side != SCHEDULER or not fn.per_step:
@@ -160,7 +162,7 @@ class Grammar(Rule):
             yield Finding(
                 kind=self.kind,
                 title="Overlap is given up for speculation with a grammar",
-                producers=[*sites(asked, reads_of, 5), *predicates_in(universe, function)],
+                producers=[*sites(asked, reads_of, 5), *predicates_in(universe, function), *delayed],
                 consumers=[
                     *sites(asked, reads_of, 5),
                     *(

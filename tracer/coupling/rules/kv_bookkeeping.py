@@ -90,7 +90,8 @@ class KvBookkeeping(Rule):
         yield Finding(
             kind=self.kind,
             title="Committed and allocated KV lengths are advanced by speculation's own code",
-            producers=sites(spec, writes_of, 6),
+            producers=sites(spec, writes_of, 6)
+            + [s for f in sorted({a.function for a in plain}) for s in decides(universe, f, {a.via for a in plain})],
             consumers=consumers,
             binding_time="per step",
             why=(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Judgement, sites
-from sgltrace.coupling.query import held_by, is_reset, on_path, spec_writes, step_reads
+from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Judgement, of, sites
+from sgltrace.coupling.query import call_line, callers, held_by, is_reset, on_path, spec_writes, step_reads
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.scan import deep
@@ -71,7 +71,14 @@ class Logprob(Rule):
         yield Finding(
             kind=self.kind,
             title="Log-probabilities are put on the requests by the worker or by the scheduler",
-            producers=sites(spec, writes_of, 5) + sites(plain, writes_of, 3),
+            producers=sites(spec, writes_of, 5)
+            + sites(plain, writes_of, 3)
+            + [
+                of(c, "has them put on the requests", 4, call_line(universe, c, fn))
+                for fn in {a.function: universe.fn(a) for a in own}.values()
+                for c in callers(universe, fn)
+                if c.in_worker
+            ],
             consumers=sites(plain or kept, writes_of, 5) + sites(gated, reads_of, 4) + sites(reads, reads_of, 1),
             binding_time="per step",
             why=(

@@ -76,7 +76,9 @@ class MemPoolSizing(Rule):
             a.field for f in functions for a in universe.facts[f].accesses if a.field in names
         }
         reads = [a for a in universe.read(used) if not universe.is_args(universe.fn(a))]
+        widened = {a.field for a in wide}
         consumers = sites([a for a in reads if a.function in sizing], reads_of, 5)
+        consumers += sites([a for a in reads if a.field in widened], reads_of, 6)
         consumers += sites(
             [a for a in reads if not universe.is_a(universe.fn(a).cls, _attention(universe))], reads_of, 3
         )

@@ -118,7 +118,9 @@ class PrefixCache(Rule):
                 kind=self.kind,
                 title="Finished requests are cached up to the committed length",
                 producers=sites(spec, writes_of, 5)
-                + sites([e for e in ends if not universe.elsewhere(universe.fn(e))], "caches what ended", 5),
+                + sites([e for e in ends if not universe.elsewhere(universe.fn(e))], "caches what ended", 5)
+                + [of(fn, "puts what ended into the cache", 4) for fn in inserts if not universe.elsewhere(fn)]
+                + [site(c, "writes the draft's KV of what is cached", 4) for c in _filling(universe)],
                 consumers=sites(ends, "takes the committed length", 5)
                 + [of(fn, "is handed the committed length", 4) for fn in inserts]
                 + sites(direct, reads_of, 5)

@@ -135,12 +135,23 @@ class SchedulerPolicy(Rule):
                     continue
                 taken |= {a.function for a in reads}
                 handed = _handed(universe, reads)
+                amounts = {
+                    c: universe.fns[c]
+                    for fn in handed
+                    for c in universe.callees.get(fn.id, ())
+                    if universe.fns[c].cls == fn.cls and universe.facts[c].returns
+                }
+                above = {c.id: c for fn in handed for c in callers(universe, fn) if c.side == SCHEDULER}
                 reason = "off steps go on asking for what a speculative step needs: requests are retracted earlier"
                 yield Finding(
                     kind=self.kind,
                     title=f"The scheduler multiplies by {name}, which holds the speculative width",
-                    producers=sites(writes, writes_of, 6) + [of(fn, "works out an amount from it", 4) for fn in handed],
-                    consumers=sites(reads, reads_of, 5) + [of(fn, "is handed it", 4) for fn in handed],
+                    producers=sites(writes, writes_of, 6)
+                    + [of(fn, "works out an amount from it", 4) for fn in handed]
+                    + [of(fn, "gives the amount that it multiplies", 4) for fn in amounts.values()],
+                    consumers=sites(reads, reads_of, 5)
+                    + [of(fn, "is handed it", 4) for fn in handed]
+                    + [of(fn, "acts by the amount", 3) for fn in above.values()],
                     binding_time="process start",
                     why=(
                         "The factor is worked out from the draft's width once, and every decode step is judged by it, "
