@@ -180,3 +180,28 @@ def test_a_condition_on_either_mode_treats_a_verify_as_a_decode():
         {"v1": "none", "v2": "none"}
     ]
     assert severities("forward_mode", "treated", start=mode, worker=worker, target=target.format(more="")) == []
+
+
+def test_widths_bind_the_path_whose_tokens_are_cut_by_them():
+    start = """
+        class ServerArgs:
+            def choose(self):
+                if self.speculative_algorithm is not None:
+                    self.speculative_num_draft_tokens = self.speculative_num_steps + 1
+    """
+    worker = """
+        class EAGLEWorker:
+            def draft(self):
+                return self.speculative_num_draft_tokens
+    """
+    cut = """
+        class Processor:
+            def cut(self, result: GenerationBatchResult):
+                n = result.speculative_num_draft_tokens
+                ids = result.next_token_ids.tolist()
+                return [ids[i * n : i * n + 1] for i in range(4)]
+    """
+    assert severities("config_gate", "widths are checked", start=start, worker=worker, before=cut) == [
+        {"v1": "soft", "v2": "soft"}
+    ]
+    assert severities("config_gate", "widths are checked", start=start, worker=worker) == [{"v1": "none", "v2": "none"}]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access, Call, Refusal
+from sgltrace.coupling.facts import Access, Refusal
+from sgltrace.coupling.loops import asks_one, gathering
 from sgltrace.coupling.offsteps import gates_of_adaptive, off_steps
 from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, Site, of, sites
-from sgltrace.coupling.query import callers, reads_after, start_writes, targets
-from sgltrace.coupling.regime import last_name
+from sgltrace.coupling.query import callers, reads_after, start_writes
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width, width_reads
 from sgltrace.coupling.wording import reads_of, show, writes_of
@@ -102,7 +101,13 @@ class ConfigGate(Rule):
         ]
         if not writes or not (readers or strides):
             return
-        v2 = any(_of_path(universe, g, "v2") for g in gates)
+        strided = {
+            path
+            for stride in universe.strides
+            if not (universe.fn(stride).in_worker or universe.elsewhere(universe.fn(stride)))
+            and mentions_width(universe, stride.stride, universe.facts[stride.function])
+            for path in universe.paths_of(stride.function)
+        }
         reason = (
             "the strides of this path hold only under the rewritten widths: a degenerate step must keep the equality"
         )
@@ -127,7 +132,10 @@ class ConfigGate(Rule):
                 "after widths are chosen."
             ),
             verdicts=dict.fromkeys("ABC", (SOFT, reason)),
-            by_path={"v1": dict.fromkeys("ABC", (NONE, "this path takes any widths"))} if v2 else {},
+            by_path={
+                path: dict.fromkeys("ABC", (NONE, "this path takes any widths: it cuts no tokens by one"))
+                for path in sorted(universe.paths - strided)
+            },
             formula="one branch: num_draft_tokens = num_steps + 1",
             fields=sorted({f"ServerArgs.{n}" for n in names}),
             weight=2,
@@ -191,9 +199,7 @@ class ConfigGate(Rule):
         """Loops over the draft's steps whose results are put together: with no steps there is nothing to put."""
         ready = {step.path for step in off_steps(universe)}
         only = tuple(sorted(universe.paths - ready))
-        loops = [
-            found for fn in sorted(universe.fns.values(), key=lambda f: f.id) for found in _gathering(universe, fn)
-        ]
+        loops = [found for fn in sorted(universe.fns.values(), key=lambda f: f.id) for found in gathering(universe, fn)]
         if not only or not loops:
             return
         widths = universe.vocabulary.spec.widths
@@ -208,8 +214,7 @@ class ConfigGate(Rule):
             and not fn.other
             and not universe.elsewhere(fn)
             and (
-                universe.is_a(fn.cls, universe.vocabulary.names("control_surface", "classes"))
-                or _asks_one(universe, fn)
+                universe.is_a(fn.cls, universe.vocabulary.names("control_surface", "classes")) or asks_one(universe, fn)
             )
         ]
         reason = "with no draft steps the lists are empty, and putting them together raises"
@@ -296,45 +301,6 @@ def _order(universe: Universe, fn: Fn) -> tuple[int, str, int]:
     return (-universe.importance(fn), fn.file, fn.line)
 
 
-def _gathering(universe: Universe, fn: Fn) -> list[tuple[Site, list[Fn]]]:
-    """Loops over a number of steps that fill lists, with the functions that get the lists after them."""
-    facts = universe.facts[fn.id]
-    if not fn.in_worker or fn.other or universe.elsewhere(fn) or not any(c.name == "range" for c in facts.calls):
-        return []
-    out = []
-    for statement in deep(fn.body()):
-        match statement:
-            case s.For(iter=s.Call(func=s.Name(id="range"), args=[s.Arg(value=bound)]), body=body, line=line):
-                end = max([line, *(getattr(inner, "line", 0) for inner in deep(body))])
-                filled = {c.owner for c in facts.calls if c.name == "append" and line < c.line <= end}
-                if mentions_width(universe, bound, facts):
-                    joined = [
-                        t for c in facts.calls if c.line > end and _handed(c, filled) for t in targets(universe, c)
-                    ]
-                    given = any(
-                        isinstance(p, s.Name) and p.id in filled for _, v, _ in facts.returns for p in s.descend(v)
-                    )
-                    taken = [c for c in callers(universe, fn) if c.in_worker] if given else []
-                    if joined or taken:
-                        out.append((Site(fn.id, line, "loops over the draft's steps", 6), joined + taken))
-    return out
-
-
-def _handed(call: Call, names: set[str]) -> bool:
-    return any(isinstance(arg.value, s.Name) and arg.value.id in names for arg in call.node.args)
-
-
-def _asks_one(universe: Universe, fn: Fn) -> bool:
-    """Whether a function compares a number of steps with one."""
-    widths = universe.vocabulary.spec.widths
-    return any(
-        isinstance(test, s.Cmp)
-        and last_name(test.left) in widths
-        and any(isinstance(right, s.Const) and right.value == 1 for right in test.rights)
-        for test in (st.test for st in deep(fn.body()) if isinstance(st, s.If))
-    )
-
-
 def _calls(universe: Universe, function: str, name: str) -> bool:
     return any(c.name == name for c in universe.facts[function].calls)
 
@@ -347,20 +313,4 @@ def _speaks(universe: Universe, refusal: Refusal) -> bool:
         for part in s.descend(test):
             if isinstance(part, s.Attr) and words.is_config(part.attr):
                 return True
-    return False
-
-
-def _of_path(universe: Universe, refusal: Refusal, path: str) -> bool:
-    """Whether a refusal stands beside the choice of a path: the block that holds it also sets the overlap flag."""
-    facts = universe.facts[refusal.function]
-    flags = [a for a in facts.accesses if a.write and a.field in universe.vocabulary.spec.overlap_fields]
-    for flag in flags:
-        on = isinstance(flag.value, s.Const) and flag.value.value is (
-            flag.field not in universe.vocabulary.spec.no_overlap_fields
-        )
-        same = [
-            b for b in facts.branches if b.body[0] <= flag.line <= b.body[1] and b.body[0] <= refusal.line <= b.body[1]
-        ]
-        if on and same and path == "v2":
-            return True
     return False

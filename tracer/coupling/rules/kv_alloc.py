@@ -8,28 +8,13 @@ from collections.abc import Iterator
 from sgltrace.coupling.facts import Access
 from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import HARD, NONE, Finding, Judgement, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, comes_from, paths_of, plain_writes, step_reads, targets
+from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
 from sgltrace.coupling.regime import PLAIN
 from sgltrace.coupling.rule import Example, Rule
+from sgltrace.coupling.slots import allocates, allocating, before_the_worker, formula, keeps_up, reserves, reserving
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.widths import widths_behind
-from sgltrace.coupling.wording import reads_of, show, writes_of
-
-
-def allocating(universe: Universe) -> dict[str, int]:
-    """The functions that reserve KV slots, with the distance to the allocator: 0 calls it, 1 calls one that does."""
-    names = universe.vocabulary.names
-    owners, methods = names("kv_alloc", "allocators"), names("kv_alloc", "allocate")
-    found: dict[str, int] = {}
-    for method in sorted(methods):
-        for call in universe.calls.get(method, ()):
-            if call.owner in owners:
-                found[call.function] = 0
-    level = sorted(found)
-    for distance in (1, 2, 3):
-        level = sorted({c for f in level for c in universe.callers.get(f, ()) if c not in found})
-        found.update(dict.fromkeys(level, distance))
-    return found
+from sgltrace.coupling.wording import reads_of, writes_of
 
 
 class KvAlloc(Rule):
@@ -121,7 +106,7 @@ class KvAlloc(Rule):
             for call in facts.calls:
                 if call.regime == PLAIN:
                     for callee in targets(universe, call):
-                        if callee.side == SCHEDULER and universe.calls and _allocates(universe, callee):
+                        if callee.side == SCHEDULER and universe.calls and allocates(universe, callee):
                             consumers.append(of(callee, "reserves the plain step's slots", 5))
             reads = step_reads(universe, slots, (TARGET, SCHEDULER))
             consumers += sites([a for a in reads if universe.role(universe.fn(a).cls) == "forward_batch"], reads_of, 3)
@@ -154,8 +139,8 @@ class KvAlloc(Rule):
 
     def _before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the scheduler reserves for speculation before it hands the batch over."""
-        chain = [f for f in sorted(distance) if _before_the_worker(universe.fns[f])]
-        found = [universe.fns[f] for f in chain if _reserves(universe, f)]
+        chain = [f for f in sorted(distance) if before_the_worker(universe.fns[f])]
+        found = [universe.fns[f] for f in chain if reserves(universe, f)]
         if not found:
             return
         lengths = universe.fields("kv_bookkeeping", "lengths")
@@ -185,7 +170,7 @@ class KvAlloc(Rule):
             "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
         )
         shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
-        bounded = any(_bounded(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
+        bounded = any(keeps_up(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
         safe = (NONE, "the amount is never less than what is reserved already, however narrow the step")
         if bounded and off_steps(universe):
             yield self._amount(universe, found, safe)
@@ -205,7 +190,7 @@ class KvAlloc(Rule):
                 "request-to-token table, clamp the amount at zero and size it by the widest step."
             ),
             verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": safe if bounded else (HARD, shrink)},
-            formula=_formula(universe, found),
+            formula=formula(universe, found),
             fields=["Req.kv_allocated_len", "ReqToTokenPool.req_to_token"],
             only=paths_of(universe, [fn.id for fn in found]),
             weight=8,
@@ -220,7 +205,7 @@ class KvAlloc(Rule):
             for c in callers(universe, universe.fns[s.function], 2)
             if c.per_step and not c.other and not universe.elsewhere(c)
         }
-        own = [universe.fns[f] for fn in found for f in universe.callees.get(fn.id, ()) if _bounded(universe, f)]
+        own = [universe.fns[f] for fn in found for f in universe.callees.get(fn.id, ()) if keeps_up(universe, f)]
         return Finding(
             kind=self.kind,
             title="What is reserved ahead does not fall with a narrower step",
@@ -262,7 +247,7 @@ class KvAlloc(Rule):
         yield Finding(
             kind=self.kind,
             title="The worker reserves and frees the step's slots itself",
-            producers=_reserving(universe, kept, "reserves slots for a draft's width"),
+            producers=reserving(universe, kept, "reserves slots for a draft's width"),
             consumers=reads + freed,
             binding_time="per step",
             why=(
@@ -286,7 +271,7 @@ class KvAlloc(Rule):
         return Finding(
             kind=self.kind,
             title="The draft's slots are taken and given back inside one step",
-            producers=_reserving(universe, users, "reserves slots for the draft, and restores the allocator"),
+            producers=reserving(universe, users, "reserves slots for the draft, and restores the allocator"),
             consumers=consumers,
             binding_time="per step",
             why=(
@@ -298,47 +283,3 @@ class KvAlloc(Rule):
             formula="draft: bs * topk * num_steps, restored",
             fields=["ScheduleBatch.out_cache_loc"],
         )
-
-
-def _reserving(universe: Universe, functions: list[Fn], what: str) -> list[Site]:
-    slots = universe.fields("kv_alloc", "slots")
-    writes = [a for fn in functions for a in universe.facts[fn.id].accesses if a.write and a.field in slots]
-    return sites(writes, writes_of, 5) + [of(fn, what, 5) for fn in functions]
-
-
-def _allocates(universe: Universe, fn: Fn) -> bool:
-    return fn.id in allocating(universe)
-
-
-def _before_the_worker(fn: Fn) -> bool:
-    return fn.side == WORKER and not fn.in_worker and not fn.other
-
-
-def _reserves(universe: Universe, function: str) -> bool:
-    """Whether a function works out what to reserve, or notes it: it, or one that it calls, touches the KV lengths."""
-    lengths = universe.fields("kv_bookkeeping", "lengths")
-    own = (function, *universe.callees.get(function, ()))
-    return any(a.field in lengths for f in own for a in universe.facts[f].accesses)
-
-
-def _bounded(universe: Universe, function: str) -> bool:
-    """Whether a function takes the greater of the KV lengths and what it works out from them."""
-    lengths = universe.fields("kv_bookkeeping", "lengths")
-    facts = universe.facts[function]
-    if not any(a.field in lengths and not a.write for a in facts.accesses):
-        return False
-    return any(
-        call.name in ("max", "maximum", "clamp", "clamp_", "clip")
-        and any(comes_from(arg.value, lengths, facts.local) for arg in call.node.args)
-        for call in facts.calls
-    )
-
-
-def _formula(universe: Universe, found: list[Fn]) -> str:
-    lengths = universe.fields("kv_bookkeeping", "lengths")
-    for fn in found:
-        for name, value in sorted(universe.facts[fn.id].local.items()):
-            text = show(value)
-            if sum(field in text for field in lengths) >= 2:
-                return f"{name} = {text}"
-    return ""
