@@ -48,8 +48,8 @@ V2 = {
 }
 
 
-def rows(path: str) -> dict[str, object]:
-    return {row.field: row for row in contract(universe(Example(V2))) if row.path == path}
+def rows(path: str, source: dict[str, str] = V2) -> dict[str, object]:
+    return {row.field: row for row in contract(universe(Example(source))) if row.path == path}
 
 
 def test_contract_names_what_the_scheduler_reads():
@@ -59,6 +59,24 @@ def test_contract_names_what_the_scheduler_reads():
     assert tokens.requirement == "required"
     assert found["result.accept_lens"].off_step_value.startswith("ones(bs)")
     assert found["result.next_draft_input"].requirement == "required"
+
+
+def test_an_off_step_may_choose_only_a_stride_that_its_result_carries():
+    assert "stride of 1" not in rows("v2")["result.next_token_ids"].off_step_value
+    carried = V2["scheduler"].replace("self.draft_worker.", "result.")
+    tokens = rows("v2", {**V2, "scheduler": carried})["result.next_token_ids"]
+    assert tokens.stride == "request i at i * result.speculative_num_draft_tokens"
+    assert tokens.off_step_value.endswith("or (bs,) if the result is given a stride of 1")
+
+
+def test_a_test_that_asks_for_more_is_told_with_the_off_step_it_narrows():
+    more = "if self.speculative_num_steps == 0:", "if self.speculative_num_steps == 0 and self.skip:"
+    step = V2["v2"].replace(more[0], f"{more[1]}\n                    self.left_out()\n                {more[0]}")
+    found = [o for o in off_steps(universe(Example({**V2, "v2": step}))) if o.path == "v2"]
+    assert len(found) == 1 and found[0].what.startswith(
+        "runs without draft steps where self.speculative_num_steps == 0;"
+    )
+    assert found[0].what.endswith("on self.speculative_num_steps == 0 and self.skip")
 
 
 def test_contract_takes_shapes_from_the_empty_draft_state():

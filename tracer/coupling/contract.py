@@ -131,7 +131,7 @@ def _row(
     shape = derived.get(name) or known.get(name) or _Shape()
     requirement = _requirement(universe, name, writes, reads)
     tokens = name in universe.fields("result", "tokens")
-    stride = _stride(universe, path) if tokens else None
+    stride, carried = _stride(universe, path) if tokens else (None, False)
     if tokens and stride is not None and shape.shape is None:
         shape = _Shape(f"(bs * {stride.rpartition('.')[2]},)", shape.dtype)
     if shape.shape is None and name in universe.fields("result", "count_tensors"):
@@ -143,7 +143,7 @@ def _row(
         dtype=shape.dtype,
         stride=f"request i at i * {stride}" if stride else None,
         requirement=requirement,
-        off_step_value=_value(universe, name, requirement, shape, stride, writes),
+        off_step_value=_value(universe, name, requirement, shape, stride, carried),
         writers=_places(universe, sites(writes, writes_of)),
         readers=_places(universe, sites(reads, reads_of)),
         why=_why(universe, name, reads),
@@ -188,20 +188,19 @@ def _asked(universe: Universe, access: Access) -> bool:
     )
 
 
-def _value(
-    universe: Universe, name: str, requirement: str, shape: _Shape, stride: str | None, writes: list[Access]
-) -> str:
-    """What an off step puts there: one accepted token for each request, and lengths one longer."""
+def _value(universe: Universe, name: str, requirement: str, shape: _Shape, stride: str | None, carried: bool) -> str:
+    """What an off step puts there: one accepted token for each request, and lengths one longer.
+
+    ``carried`` says whether the result itself holds the stride, so that an off step may choose it.
+    """
     if requirement == UNSET:
         return "None"
     if requirement == UNTOUCHED:
         return "untouched; the scheduler sets it"
     if stride is not None:
         width = stride.rpartition(".")[2]
-        return (
-            f"(bs * {width},) with the token of request i at i * {width}, or (bs,) where the result "
-            "carries a stride of 1"
-        )
+        padded = f"(bs * {width},) with the token of request i at i * {width}"
+        return f"{padded}, or (bs,) if the result is given a stride of 1" if carried else padded
     if name in universe.fields("result", "counts"):
         if name in universe.vocabulary.spec.widths:
             return "1 for tokens of (bs,), or the width that they are padded to"
@@ -241,8 +240,8 @@ def _why(universe: Universe, name: str, reads: list[Access]) -> str:
     return f"read by the {' and the '.join(sides)}" if sides else ""
 
 
-def _stride(universe: Universe, path: str) -> str | None:
-    """The stride by which the scheduler cuts a result's tokens on a path."""
+def _stride(universe: Universe, path: str) -> tuple[str | None, bool]:
+    """The stride by which the scheduler cuts a result's tokens on a path, and whether it is read from the result."""
     tokens = universe.fields("result", "tokens")
     for stride in universe.strides:
         fn = universe.fn(stride)
@@ -250,13 +249,16 @@ def _stride(universe: Universe, path: str) -> str | None:
             continue
         local = universe.facts[fn.id].local
         base = stride.base
-        named = {p.attr for p in s.descend(base) if isinstance(p, s.Attr)}
-        if isinstance(base, s.Name) and base.id in local:
-            named |= {p.attr for p in s.descend(local[base.id]) if isinstance(p, s.Attr)}
-        if named & tokens:
+        whole = [base, local[base.id]] if isinstance(base, s.Name) and base.id in local else [base]
+        parts = [p for node in whole for p in s.descend(node)]
+        holders = {
+            p.value.id for p in parts if isinstance(p, s.Attr) and p.attr in tokens and isinstance(p.value, s.Name)
+        }
+        if any(isinstance(p, s.Attr) and p.attr in tokens for p in parts):
             step = stride.stride
-            return show(local.get(step.id, step) if isinstance(step, s.Name) else step)
-    return None
+            step = local.get(step.id, step) if isinstance(step, s.Name) else step
+            return show(step), any(isinstance(p, s.Name) and p.id in holders for p in s.descend(step))
+    return None, False
 
 
 def _is_method(universe: Universe, name: str) -> bool:
@@ -279,7 +281,8 @@ def _tensor_shapes(tensors: Sequence[Tensor], path: str) -> dict[str, _Shape]:
     by_field: dict[str, set[tuple[str | None, str | None]]] = defaultdict(set)
     for tensor in tensors:
         if tensor.path == path and tensor.field and tensor.shape:
-            by_field[tensor.field].add((tensor.shape, tensor.dtype))
+            shape = tensor.shape.replace("[?] * ", "list of ") if tensor.shape.startswith("[?] * ") else tensor.shape
+            by_field[tensor.field].add((shape, tensor.dtype))
     return {name: _Shape(*next(iter(found))) for name, found in by_field.items() if len(found) == 1}
 
 

@@ -16,7 +16,7 @@ from sgltrace.coupling.source import universe_of
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.vocabulary import Vocabulary, load
 from sgltrace.index import Program
-from sgltrace.model import PATHS, ContractField, CouplingPoint, OffStep, Tensor
+from sgltrace.model import ContractField, CouplingPoint, OffStep, Tensor
 
 
 @dataclass
@@ -57,8 +57,7 @@ def from_universe(universe: Universe, tensors: Callable[[], Sequence[Tensor]] = 
 
 def _notes(universe: Universe, own: list[OffStep]) -> list[str]:
     """What the coupling analysis could not do on this tree."""
-    missing = [path for path in PATHS if path not in universe.paths]
-    notes = [f"No worker of {path} was found: coupling points say nothing of it." for path in missing]
+    notes = []
     if not universe.predicates.algorithm:
         notes.append("No class of speculative algorithms was found: conditions on the algorithm are not told apart.")
     for path in sorted({step.path for step in own}):

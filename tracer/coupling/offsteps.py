@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sgltrace.coupling.facts import Refusal
 from sgltrace.coupling.universe import WORKER, Universe
-from sgltrace.coupling.wording import show
 from sgltrace.index import syntax as s
 from sgltrace.index.text import text
 from sgltrace.model import OffStep, Place
@@ -18,10 +17,27 @@ def off_steps(universe: Universe) -> list[OffStep]:
         fn = universe.fns[entry]
         if fn.side != WORKER or not fn.per_step or fn.other:
             continue
-        for line, test in universe.facts[entry].width_tests:
-            what = f"runs without draft steps where {show(test)}"
+        tests = universe.facts[entry].width_tests
+        for line, test in tests:
+            if any(_narrows(test, other) for _, other in tests):
+                continue
+            narrower = [f"line {at} on {text(more)}" for at, more in tests if _narrows(more, test)]
+            what = f"runs without draft steps where {text(test)}" + "".join(f"; more depends at {n}" for n in narrower)
             out += [OffStep(path=p, function=entry, line=line, what=what, gates=gates) for p in sorted(fn.paths)]
     return sorted(out, key=lambda o: (o.path, o.function, o.line))
+
+
+def _narrows(test: s.Expr, other: s.Expr) -> bool:
+    """Whether ``test`` asks ``other`` and something else."""
+    parts = _operands(test)
+    return len(parts) > 1 and text(other) in map(text, parts)
+
+
+def _operands(test: s.Expr) -> list[s.Expr]:
+    """What an ``and`` joins, however many; a test that is none stands alone."""
+    if isinstance(test, s.Bool) and test.op == "and":
+        return [*_operands(test.left), *_operands(test.right)]
+    return [test]
 
 
 def gates_of_adaptive(universe: Universe) -> list[Place]:
