@@ -11,19 +11,18 @@ from sgltrace.model import OffStep, Place
 
 def off_steps(universe: Universe) -> list[OffStep]:
     """Conditions in the worker's step on there being no draft steps, with the gates before them."""
-    gates = gates_of_adaptive(universe)
+    entries = [universe.fns[e] for e in sorted(universe.entries) if universe.facts[e].width_tests]
+    entries = [fn for fn in entries if fn.side == WORKER and fn.per_step and not fn.other]
+    gates = gates_of_adaptive(universe) if entries else []
     out = []
-    for entry in sorted(universe.entries):
-        fn = universe.fns[entry]
-        if fn.side != WORKER or not fn.per_step or fn.other:
-            continue
-        tests = universe.facts[entry].width_tests
+    for fn in entries:
+        tests = universe.facts[fn.id].width_tests
         for line, test in tests:
             if any(_narrows(test, other) for _, other in tests):
                 continue
             narrower = [f"line {at} on {text(more)}" for at, more in tests if _narrows(more, test)]
             what = f"runs without draft steps where {text(test)}" + "".join(f"; more depends at {n}" for n in narrower)
-            out += [OffStep(path=p, function=entry, line=line, what=what, gates=gates) for p in sorted(fn.paths)]
+            out += [OffStep(path=p, function=fn.id, line=line, what=what, gates=gates) for p in sorted(fn.paths)]
     return sorted(out, key=lambda o: (o.path, o.function, o.line))
 
 

@@ -101,6 +101,7 @@ class Universe:
     """Fields that hold a speculative width besides those that the vocabulary names: class to fields."""
     _lineage: dict[str, frozenset[str]] = field(default_factory=dict)
     _kinds: dict[tuple[str, frozenset[str]], bool] = field(default_factory=dict)
+    _patterns: dict[frozenset[str], re.Pattern[str]] = field(default_factory=dict)
     _args: dict[str, bool] = field(default_factory=dict)
     _elsewhere: dict[str, bool] = field(default_factory=dict)
     _roles: dict[str, str] = field(default_factory=dict)
@@ -151,8 +152,10 @@ class Universe:
         key = (cls, frozenset(patterns))
         known = self._kinds.get(key)
         if known is None:
-            known = any(re.fullmatch(p, name) for name in self.lineage(cls) for p in key[1])
-            self._kinds[key] = known
+            pattern = self._patterns.get(key[1])
+            if pattern is None:
+                pattern = self._patterns[key[1]] = re.compile("|".join(f"(?:{p})" for p in sorted(key[1])) or r"\b\B")
+            known = self._kinds[key] = any(map(pattern.fullmatch, self.lineage(cls)))
         return known
 
     def role(self, cls: str | None) -> str | None:
@@ -202,7 +205,7 @@ class Universe:
         """The methods of the classes that a kind's table names (patterns), subclasses included."""
         ids = self._matches.get(("class", kind, key))
         if ids is None:
-            patterns = sorted(self.vocabulary.names(kind, key))
+            patterns = self.vocabulary.names(kind, key)
             ids = frozenset(fn.id for fn in self.fns.values() if fn.cls and self.is_a(fn.cls, patterns))
             self._matches[("class", kind, key)] = ids
         return [self.fns[i] for i in sorted(ids)]

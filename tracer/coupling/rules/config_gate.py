@@ -207,16 +207,11 @@ class ConfigGate(Rule):
         functions = {loop.function for loop, _ in loops}
         fixed = [a for a in start_writes(universe, widths) if universe.role(a.cls) in workers]
         changed = [a for a in universe.written(widths) if universe.role(a.cls) in workers and a.how == "assign"]
-        told = [
-            fn
-            for fn in universe.fns.values()
-            if fn.at_start
-            and not fn.other
-            and not universe.elsewhere(fn)
-            and (
-                universe.is_a(fn.cls, universe.vocabulary.names("control_surface", "classes")) or asks_one(universe, fn)
-            )
-        ]
+        controllers = universe.of_class("control_surface")
+        speaking = {a.function for a in universe.read(widths)} | {fn.id for fn in controllers}
+        told = [universe.fns[f] for f in sorted(speaking)]
+        told = [fn for fn in told if fn.at_start and not fn.other and not universe.elsewhere(fn)]
+        told = [fn for fn in told if fn in controllers or asks_one(universe, fn)]
         reason = "with no draft steps the lists are empty, and putting them together raises"
         yield Finding(
             kind=self.kind,
