@@ -253,7 +253,8 @@ class Universe:
             score -= 10
         if fn.other or self.elsewhere(fn):
             score -= 25
-        if fn.cls is not None and self.is_a(fn.cls, self.vocabulary.names("attention", "usual")):
+        usual = self.vocabulary.names("attention", "usual") | self.vocabulary.names("prefix_cache", "usual")
+        if fn.cls is not None and self.is_a(fn.cls, usual):
             score += 3
         return score
 

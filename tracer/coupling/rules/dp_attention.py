@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sgltrace.coupling.facts import Access
 from sgltrace.coupling.point import HARD, SOFT, Finding, of, sites
 from sgltrace.coupling.query import callers, decides, paths_of, step_reads, targets
 from sgltrace.coupling.regime import SPEC
@@ -153,7 +154,7 @@ class DpAttention(Rule):
             and fn.per_step
             and universe.role(fn.cls) in ("scheduler", "scheduler_batch", None)
             and fn.id in universe.facts
-            and any(m.name == "IDLE" for m in universe.facts[fn.id].mentions)
+            and any(_sets_idle(a) for a in universe.facts[fn.id].accesses)
         ]
         modes = [
             a
@@ -230,6 +231,16 @@ class DpAttention(Rule):
                 weight=1,
             )
             return
+
+
+def _sets_idle(access: Access) -> bool:
+    """Whether a write puts a batch into the mode of a rank without requests."""
+    return (
+        access.write
+        and access.field == "forward_mode"
+        and access.value is not None
+        and any(isinstance(p, s.Attr) and p.attr == "IDLE" for p in s.descend(access.value))
+    )
 
 
 def _agreeing(universe: Universe) -> list[Fn]:

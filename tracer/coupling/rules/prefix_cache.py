@@ -105,6 +105,7 @@ class PrefixCache(Rule):
             for c in ends
             if c.function not in classes
             for f in sorted(classes.intersection(universe.callees.get(c.function, ())))
+            if len(universe.fns[f].params) > 1
         ]
         direct = [a for a in universe.read(lengths) if a.function in classes]
         spec = [
