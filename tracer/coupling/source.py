@@ -35,7 +35,7 @@ def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:
     made = u.Universe(vocabulary, predicates, fns, bases, {}, {})
     made.defaults = {name: class_defaults(c.node) for name, c in sorted(classes.items()) if made.role(name) is not None}
     patterns = frozenset(p for table in vocabulary.coupling.values() for p in table.get("classes", ()))
-    wanted = {f.id for f in program.functions.values()}
+    wanted = set(program.own)
     args = vocabulary.spec.args_classes
     wanted |= {
         i

@@ -56,9 +56,11 @@ def analyse(tree: SourceTree, options: IndexOptions, progress: Progress) -> Prog
             engine.entry(function)
         engine.run()
         _assume_arguments(engine, list(filter(None, map(engine.modules.load, _also(tree)))))
+        own = frozenset(function.id for function in engine.reached)
         if options.whole:
             _reach_all(engine, [name for name in tree.modules if _below(name, options.whole)])
         program = Program(engine)
+        program.own = own
         program.cast = find_cast(program, roles(), processes)
         program.phases = Phases(program, roles(), program.cast)
         program.cast.notes += _notes(program)

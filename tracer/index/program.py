@@ -32,6 +32,8 @@ class Program:
         self.functions: dict[str, FunctionInfo] = {}
         for function in engine.reached:
             self.functions.setdefault(function.id, function)
+        self.own: frozenset[str] = frozenset(self.functions)
+        """The functions that a process reaches; with ``--whole`` others are read besides."""
         self.cast: Cast
         """The parts found: process functions, scheduler, event loops, workers. Set once they are found."""
         self.phases: Phases

@@ -18,7 +18,8 @@ from sgltrace.progress import Progress
 from sgltrace.sources import SourceTree
 
 LARGE = 10_000
-"""A program of more functions is analysed by one process: two soon have all of it twice, which is a gigabyte."""
+"""A program of more functions is analysed by one process: two soon have all of it twice, which is a gigabyte. Who asks
+for the whole source wants it soon."""
 
 
 class _Data(msgspec.Struct, array_like=True):
@@ -37,7 +38,7 @@ def make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> I
 def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> Index:
     program = analyse(tree, options, progress)
     progress.stage("Following fields, deriving shapes and coupling points")
-    jobs = options.jobs if len(program.functions) <= LARGE else 1
+    jobs = options.jobs if options.whole or len(program.functions) <= LARGE else 1
     with beside(partial(_data, program), jobs) as encoded:
         index = to_index(program)
 
