@@ -83,8 +83,8 @@ class DraftKv(Rule):
             binding_time="per step",
             why=(
                 "Draft and target use the same slots in pools of their own. An off step writes the "
-                "target's KV of its token and not the draft's; the next draft attends over the whole "
-                "sequence, holes and recycled slots included."
+                "target's KV of its token and not the draft's: after n of them the draft's KV has n holes in "
+                "each request. The next draft attends over the whole sequence, holes and recycled slots included."
             ),
             refactor=(
                 "Extend the draft on every off step (keep warm), or run the draft over the missed tokens "

@@ -121,11 +121,10 @@ class KvAlloc(Rule):
                 consumers=consumers,
                 binding_time="per step",
                 why=(
-                    f"What a plain forward pass reads ({', '.join(sorted({a.field for a in plain}))}) "
-                    "has no other writer "
-                    "before the worker. An off step reaches the forward pass with what the last step "
-                    "left, or with None "
-                    "after a filter or merge, and without a KV slot for its token."
+                    "Everything that prepares a plain step stands past a condition that a server with an algorithm "
+                    "never meets, the KV slot for its token included. An off step reaches the forward pass without "
+                    "one, with what the last step left, or with None after a filter or merge. Nothing else before "
+                    f"the worker writes {', '.join(sorted({a.field for a in plain}))}."
                 ),
                 refactor=(
                     "Let the condition ask the batch instead of the process, or repeat this block in the "
