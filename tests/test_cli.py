@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from trees import write_tree
 
-from sgltrace import cli, workspace
+from sgltrace import cli, tool, workspace
 from sgltrace.model import CallEdge, CallSite, Function, Guard, Index, Source, Unresolved
 from sgltrace.workspace import Stamp, Workspace
 
@@ -239,3 +239,15 @@ def test_a_reader_that_leaves_is_no_error(made):
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_program_is_the_same_while_python_compiles_it(tmp_path, monkeypatch):
+    module = tmp_path / "a.py"
+    module.write_text("1")
+    monkeypatch.setattr(tool, "_folders", lambda: [tmp_path])
+    first = tool.tool_fingerprint()
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__/a.cpython-311.pyc.140234").touch()  # as it is written, before it gets its name
+    assert tool.tool_fingerprint() == first
+    module.write_text("22")
+    assert tool.tool_fingerprint() != first
