@@ -8,6 +8,7 @@ changes less:
 
 - the time that ``libcst.parse_module`` alone needs for every file of the release's ``sglang/srt``: one process, trees
   dropped, without garbage collection, as the readers run it;
+- the call graph alone, written to ``index.json``, with an empty cache;
 - ``sgltrace index SRC`` into an empty workspace with an empty cache, and again with nothing changed;
 - the largest sum of the proportional set sizes of the command's processes, looked at five times a second (a look
   costs the machine some milliseconds for each process);
@@ -82,8 +83,13 @@ def processor_time() -> float:
 
 
 def index(source: str, workspace: Path, cache: Path, *options: str) -> tuple[float, float, float]:
-    """Seconds, seconds of processor time, and peak MiB of the command."""
+    """As ``measured``, of ``sgltrace index``."""
     command = [sys.executable, "-m", "sgltrace", "index", source, "-o", str(workspace), *options]
+    return measured(command, cache)
+
+
+def measured(command: list[str], cache: Path) -> tuple[float, float, float]:
+    """Seconds, seconds of processor time, and peak MiB of a command."""
     start, busy = time.perf_counter(), processor_time()
     process = subprocess.Popen(command, env={**os.environ, "SGLTRACE_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL)
     peak = 0
@@ -94,6 +100,24 @@ def index(source: str, workspace: Path, cache: Path, *options: str) -> tuple[flo
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     return seconds, processor_time() - busy, peak / 1024
+
+
+CALL_GRAPH = """
+import os
+import sys
+from pathlib import Path
+import msgspec
+from sgltrace.index import IndexOptions, analyse, to_index
+from sgltrace.index.collection import no_collection
+from sgltrace.progress import SilentProgress
+from sgltrace.sources import open_source
+source, folder = sys.argv[1], Path(sys.argv[2])
+tree = open_source(source, cache_dir=folder, progress=SilentProgress())
+with no_collection():
+    program = analyse(tree, IndexOptions(cache_dir=folder), SilentProgress())
+    (folder / "index.json").write_bytes(msgspec.json.encode(to_index(program)))
+os._exit(0)  # the command does not take its program apart either
+"""
 
 
 def call_positions(text: str) -> list[tuple[int, int]]:
@@ -198,10 +222,16 @@ def main() -> None:
             source = str(next((scratch / "download").rglob("*.whl")))
 
         def measure(name: str, workspace: str, cache: str, *options: str) -> None:
-            seconds, worked, peak = index(source, scratch / workspace, scratch / cache, *options)
+            tell(name, index(source, scratch / workspace, scratch / cache, *options))
+
+        def tell(name: str, found: tuple[float, float, float]) -> None:
+            seconds, worked, peak = found
             ratios = f"ratio {seconds / base:.3f}  busy {worked / busy:.3f}"
             print(f"{name:32} {seconds:7.2f} s  {ratios}  peak {peak:.0f} MiB", flush=True)
 
+        alone = scratch / "alone"
+        alone.mkdir()
+        tell("call graph alone, cold", measured([sys.executable, "-c", CALL_GRAPH, source, str(alone)], alone))
         measure("index, cold", "one", "cache")
         measure("index, nothing changed", "one", "cache")
         measure("index, only the facts kept", "two", "cache")
