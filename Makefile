@@ -8,7 +8,7 @@ RUNS ?= base eagle3_v1 eagle3_v2 eagle3_v2_tp2 standalone_v2_http
 PYTEST ?=
 BIN := .venv/bin
 
-.PHONY: report test lint ruff types imports build/lint format clean
+.PHONY: report test lint ruff types imports format clean
 
 # Index a release of SGLang and say where its report lies, with what was recorded on H200s in it (fixtures/traces).
 # Another release, the one that was recorded: make report SRC=sglang==0.5.12.post1
@@ -26,17 +26,12 @@ ruff: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/installed-dev build/lint
-	MYPYPATH=build/lint $(BIN)/mypy -p sgltrace
+# Under src/ the folders lie under the names that they are installed under, for checkers and editors.
+types: .venv/installed-dev
+	$(BIN)/mypy
 
-imports: .venv/installed-dev build/lint
-	PYTHONPATH=build/lint $(BIN)/lint-imports
-
-# Checkers cannot follow folders that are installed under other names, so they get the layout that a wheel has.
-build/lint:
-	rm -rf $@ && mkdir -p $@
-	cp -R tracer $@/sgltrace
-	cp -R reports templates $@/sgltrace/
+imports: .venv/installed-dev
+	PYTHONPATH=src $(BIN)/lint-imports
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix .

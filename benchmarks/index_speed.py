@@ -108,7 +108,7 @@ import sys
 from pathlib import Path
 import msgspec
 from sgltrace.index import IndexOptions, analyse, to_index
-from sgltrace.index.collection import no_collection
+from sgltrace.interpreter import no_collection
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import open_source
 source, folder = sys.argv[1], Path(sys.argv[2])

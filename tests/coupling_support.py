@@ -13,8 +13,8 @@ from sgltrace.coupling.rule import Example
 from sgltrace.coupling.scan import scan
 from sgltrace.coupling.vocabulary import load
 from sgltrace.coupling.widths import find_width_fields, width_calls
-from sgltrace.index import syntax as s
-from sgltrace.index.parse import parse_source
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.parse import parse_source
 
 ALGORITHM = """
 class SpeculativeAlgorithm(Enum):

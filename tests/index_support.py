@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from trees import write_tree
 
-from sgltrace.index.engine import Engine
-from sgltrace.index.facts import Facts
+from sgltrace.index.facts.store import Facts
 from sgltrace.index.program import Program
+from sgltrace.index.resolution.engine import Engine
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import open_source
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from sgltrace.index.fields import field_flow
 from sgltrace.index.program import Program
-from sgltrace.index.shapes import calls
-from sgltrace.index.shapes.formulas import shape_text
-from sgltrace.index.shapes.frames import Frame
-from sgltrace.index.shapes.machine import Machine
-from sgltrace.index.shapes.stages import Stages
-from sgltrace.index.shapes.vocabulary import shape_vocabulary
+from sgltrace.index.shapes.interpreter import calls
+from sgltrace.index.shapes.interpreter.frames import Frame
+from sgltrace.index.shapes.interpreter.machine import Machine
+from sgltrace.index.shapes.interpreter.stages import Stages
+from sgltrace.index.shapes.interpreter.vocabulary import shape_vocabulary
+from sgltrace.index.shapes.symbolic.formulas import shape_text
 
 BATCH = """
 from dataclasses import dataclass, field

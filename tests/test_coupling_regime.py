@@ -9,8 +9,8 @@ from coupling_support import universe
 
 from sgltrace.coupling.regime import PLAIN, SPEC
 from sgltrace.coupling.rule import Example
-from sgltrace.index import syntax as s
-from sgltrace.index.parse import parse_source
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.parse import parse_source
 
 
 def facts(body: str, parts: dict[str, str] | None = None):

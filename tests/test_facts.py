@@ -5,8 +5,8 @@ from pathlib import Path
 from index_support import sources
 from trees import write_tree
 
-from sgltrace.index import syntax
-from sgltrace.index.facts import Facts
+from sgltrace.index.facts import syntax
+from sgltrace.index.facts.store import Facts
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import open_source
 

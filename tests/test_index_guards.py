@@ -6,11 +6,11 @@ import textwrap
 
 import pytest
 
-from sgltrace.index import syntax as s
-from sgltrace.index.guards import Guards, expressions
-from sgltrace.index.parse import parse_source
-from sgltrace.index.phases import truth
-from sgltrace.index.text import text
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.guards import Guards, expressions
+from sgltrace.index.facts.parse import parse_source
+from sgltrace.index.facts.text import text
+from sgltrace.index.program.phases import truth
 
 
 def guards_of_mark(source: str) -> list[tuple[str, bool, str]]:

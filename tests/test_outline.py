@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from sgltrace.index.outline import without_bodies
+from sgltrace.index.facts.outline import without_bodies
 
 
 def test_bodies_go_and_lines_stay():

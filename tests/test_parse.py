@@ -5,9 +5,9 @@ import textwrap
 import libcst as cst
 import pytest
 
-from sgltrace.index import parse, syntax
-from sgltrace.index.lines import CALL, LibcstLines, Lines, lines_of_statements
-from sgltrace.index.parse import parse_source
+from sgltrace.index.facts import parse, syntax
+from sgltrace.index.facts.lines import CALL, LibcstLines, Lines, lines_of_statements
+from sgltrace.index.facts.parse import parse_source
 
 
 def facts(source: str) -> list[syntax.Stmt]:

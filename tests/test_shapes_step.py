@@ -10,9 +10,9 @@ from trees import write_tree
 
 from sgltrace.index import IndexOptions, analyse
 from sgltrace.index.fields import field_flow
-from sgltrace.index.fields_index import index_fields
 from sgltrace.index.program import Program
 from sgltrace.index.shapes import Shapes
+from sgltrace.index.shapes.field_rows import index_fields
 from sgltrace.model import Tensor
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import open_source

@@ -5,11 +5,22 @@ from __future__ import annotations
 import pytest
 import sympy
 
-from sgltrace.index.shapes.dims import ONE, ZERO, Dim, const, maximum, minimum, some_of, sum_over, symbol, times
-from sgltrace.index.shapes.formulas import expression
-from sgltrace.index.shapes.joins import join
-from sgltrace.index.shapes.store import Store
-from sgltrace.index.shapes.values import NONE, Either, Int, Run, Tensor, Unknown, number
+from sgltrace.index.shapes.symbolic.dims import (
+    ONE,
+    ZERO,
+    Dim,
+    const,
+    maximum,
+    minimum,
+    some_of,
+    sum_over,
+    symbol,
+    times,
+)
+from sgltrace.index.shapes.symbolic.formulas import expression
+from sgltrace.index.shapes.symbolic.joins import join
+from sgltrace.index.shapes.symbolic.store import Store
+from sgltrace.index.shapes.symbolic.values import NONE, Either, Int, Run, Tensor, Unknown, number
 
 bs, topk, steps, width = map(symbol, ("bs", "topk", "num_steps", "num_draft_tokens"))
 

@@ -120,8 +120,8 @@ def _index_key(tree: SourceTree, requested: str, whole: tuple[str, ...]) -> str:
 
 def _build(tree: SourceTree, whole: tuple[str, ...], jobs: int | None, progress: Progress) -> Index:
     from sgltrace.index import IndexOptions
-    from sgltrace.index.collection import no_collection
     from sgltrace.insight.assemble import make_index
+    from sgltrace.interpreter import no_collection
 
     with no_collection():
         try:

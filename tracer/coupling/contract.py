@@ -16,7 +16,7 @@ from sgltrace.coupling.query import is_copy, is_reset
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, show, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 from sgltrace.model import ContractField, Place, Tensor
 
 REQUIRED, OPTIONAL, UNSET, UNTOUCHED = "required", "optional", "must stay unset", "untouched"

@@ -13,7 +13,7 @@ from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.regime import BATCH, NOTHING, PLAIN, PROCESS, SPEC, Reading, last_name
 from sgltrace.coupling.universe import Fn
 from sgltrace.coupling.vocabulary import Vocabulary
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 def predicates_of(functions: Iterable[Fn], classes: Mapping[str, s.Class], vocabulary: Vocabulary) -> Predicates:

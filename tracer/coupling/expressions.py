@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sgltrace.coupling.facts import Access, Branch, Call, Facts, Mention, Stride, annotation_class
 from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.regime import PROCESS, Reading, last_name
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 IN_PLACE = frozenset(
     [

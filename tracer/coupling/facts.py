@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sgltrace.coupling.regime import Reading
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 @dataclass(slots=True, eq=False)

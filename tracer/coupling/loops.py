@@ -9,7 +9,7 @@ from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import Fn, Universe
 from sgltrace.coupling.widths import mentions_width
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 def gathering(universe: Universe, fn: Fn) -> list[tuple[Site, list[Fn]]]:

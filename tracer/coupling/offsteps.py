@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sgltrace.coupling.facts import Refusal
 from sgltrace.coupling.universe import WORKER, Universe
-from sgltrace.index import syntax as s
-from sgltrace.index.text import text
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.text import text
 from sgltrace.model import OffStep, Place
 
 

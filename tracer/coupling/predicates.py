@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sgltrace.coupling.regime import BATCH, DRAFT, NOTHING, PLAIN, PROCESS, SPEC, Reading, both, last_name
 from sgltrace.coupling.vocabulary import SpecVocabulary
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 @dataclass

@@ -9,7 +9,7 @@ from sgltrace.coupling.point import Found, Site
 from sgltrace.coupling.regime import PLAIN, SPEC
 from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
 from sgltrace.coupling.wording import show
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 BATCHES = ("scheduler_batch", "worker_batch", "forward_batch")
 DRAFTS = ("draft_input", "draft_extend_input", "spec_input")

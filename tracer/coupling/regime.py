@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 SPEC = "spec"
 PLAIN = "plain"

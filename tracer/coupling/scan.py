@@ -8,7 +8,7 @@ from sgltrace.coupling.expressions import ExpressionScanner, Typer
 from sgltrace.coupling.facts import Branch, Facts, Refusal, annotation_class
 from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.regime import last_name
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 def scan(

@@ -10,7 +10,7 @@ from sgltrace.coupling.facts import annotation_class
 from sgltrace.coupling.regime import PLAIN, SPEC
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.slices import Graph
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 STEP, START, ADMISSION = "every step", "process start", "request admission"
 SPECULATIVE = frozenset(

@@ -16,11 +16,11 @@ from sgltrace.coupling.slices import Edge, graph
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.coupling.widths import find_width_fields, width_calls
 from sgltrace.index import Program
-from sgltrace.index import syntax as s
-from sgltrace.index.entities import FunctionInfo
-from sgltrace.index.program import line_of
-from sgltrace.index.values import Instance
-from sgltrace.index.vocabulary import roles
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.syntax import line_of
+from sgltrace.index.program.vocabulary import roles
+from sgltrace.index.resolution.entities import FunctionInfo
+from sgltrace.index.resolution.values import Instance
 
 
 def universe_of(program: Program, vocabulary: Vocabulary) -> u.Universe:

@@ -9,7 +9,7 @@ from sgltrace.coupling.query import start_writes
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.wording import show, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 def on_result(universe: Universe, node: s.Expr, local: dict[str, s.Expr]) -> bool:

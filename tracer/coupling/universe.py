@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from sgltrace.coupling.facts import Access, Branch, Call, Facts, Item, Mention, Refusal, Stride, annotation_class
 from sgltrace.coupling.predicates import Predicates
 from sgltrace.coupling.vocabulary import Vocabulary
-from sgltrace.index import syntax as s
-from sgltrace.index.vocabulary import roles
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.program.vocabulary import roles
 
 WORKER = "worker"
 """Runs only because a speculative worker runs: drafting, verifying, extending the draft."""

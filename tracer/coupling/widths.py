@@ -6,7 +6,7 @@ from sgltrace.coupling.facts import Access, Facts
 from sgltrace.coupling.point import Site
 from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.universe import Fn, Universe
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 ARITHMETIC = frozenset(["max", "min", "int", "sum", "ceil", "ceil_align", "next_power_of_2"])
 """Functions that give back a number worked out from what they are handed."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sgltrace.coupling.facts import Access
-from sgltrace.index import syntax as s
-from sgltrace.index.text import text
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.text import text
 
 _SHORT = 72
 

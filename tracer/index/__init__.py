@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgltrace.index.build import IndexOptions, analyse, build, to_index
 from sgltrace.index.program import Program
+from sgltrace.index.program.build import IndexOptions, analyse, build, to_index
 
 __all__ = ["IndexOptions", "Program", "analyse", "build", "to_index"]

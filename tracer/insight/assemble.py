@@ -8,11 +8,11 @@ import msgspec
 
 from sgltrace.coupling import derive
 from sgltrace.index import IndexOptions, Program, analyse, to_index
-from sgltrace.index.collection import no_collection
 from sgltrace.index.fields import field_flow
-from sgltrace.index.fields_index import index_fields
 from sgltrace.index.shapes import Shapes
+from sgltrace.index.shapes.field_rows import index_fields
 from sgltrace.insight.beside import beside
+from sgltrace.interpreter import no_collection
 from sgltrace.model import Field, Index, Tensor
 from sgltrace.progress import Progress
 from sgltrace.sources import SourceTree

@@ -10,7 +10,7 @@ from sgltrace.coupling.query import call_line, callers, calls_on, held_by, paths
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class BatchFilterMerge(Rule):

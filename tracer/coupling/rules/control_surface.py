@@ -11,7 +11,7 @@ from sgltrace.coupling.query import callers, step_reads
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class ControlSurface(Rule):

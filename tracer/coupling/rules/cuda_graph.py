@@ -13,7 +13,7 @@ from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width, widths_behind
 from sgltrace.coupling.wording import reads_of, show, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class CudaGraph(Rule):

@@ -22,7 +22,7 @@ from sgltrace.coupling.rules.graphs import Graphs
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 _HOLDERS = (*DRAFTS, "future_map", "future_indices")
 

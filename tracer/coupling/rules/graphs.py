@@ -5,7 +5,7 @@ from __future__ import annotations
 from sgltrace.coupling.facts import annotation_class
 from sgltrace.coupling.query import callers, calls_on, targets
 from sgltrace.coupling.universe import TARGET, WORKER, Fn, Universe
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 _WORKERS = ("spec_worker", "draft_worker")
 

@@ -11,7 +11,7 @@ from sgltrace.coupling.query import call_line, callers, decides, on_path
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class Metrics(Rule):

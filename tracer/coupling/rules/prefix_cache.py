@@ -10,7 +10,7 @@ from sgltrace.coupling.query import call_line, callers, calls_on
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import WORKER, Fn, Universe
 from sgltrace.coupling.wording import reads_of, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class PrefixCache(Rule):

@@ -12,7 +12,7 @@ from sgltrace.coupling.strides import line_of_stride, on_result, set_at_start, w
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class ResultFormat(Rule):

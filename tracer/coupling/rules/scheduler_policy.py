@@ -22,7 +22,7 @@ from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, Fn, Universe
 from sgltrace.coupling.widths import mentions_width
 from sgltrace.coupling.wording import reads_of, show, writes_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class SchedulerPolicy(Rule):

@@ -9,7 +9,7 @@ from sgltrace.coupling.query import call_line, callers, decides, step_reads, tar
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, TARGET, Universe
 from sgltrace.coupling.wording import reads_of
-from sgltrace.index import syntax as s
+from sgltrace.index.facts import syntax as s
 
 
 class TwoBatchOverlap(Rule):

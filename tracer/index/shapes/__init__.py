@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index.shapes.buffers import buffer_tensors
-from sgltrace.index.shapes.formulas import dtype_text, expression, shape_text, stride_text, why_unknown
-from sgltrace.index.shapes.machine import Machine
+from sgltrace.index.shapes.interpreter.machine import Machine
 from sgltrace.index.shapes.questions import ask, found_at
 from sgltrace.index.shapes.report import as_listed, step_tensors
 from sgltrace.index.shapes.steps import Step, find_steps, run_step
-from sgltrace.index.shapes.values import Tensor, Value
+from sgltrace.index.shapes.symbolic.formulas import dtype_text, expression, shape_text, stride_text, why_unknown
+from sgltrace.index.shapes.symbolic.values import Tensor, Value
 
 if TYPE_CHECKING:
     from sgltrace import model
-    from sgltrace.index import syntax as s
-    from sgltrace.index.entities import FunctionInfo
+    from sgltrace.index.facts import syntax as s
     from sgltrace.index.fields import Access, FieldFlow
     from sgltrace.index.program import Program
+    from sgltrace.index.resolution.entities import FunctionInfo
 
 
 class Shapes:

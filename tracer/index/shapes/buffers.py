@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgltrace.index.fields import READS
-from sgltrace.index.shapes import objects
-from sgltrace.index.shapes.frames import FieldWrite, Frame
+from sgltrace.index.shapes.interpreter import objects
+from sgltrace.index.shapes.interpreter.frames import FieldWrite, Frame
 from sgltrace.index.shapes.report import as_listed, field_tensor
-from sgltrace.index.shapes.values import Obj, Place, Tensor, alternatives
+from sgltrace.index.shapes.symbolic.values import Obj, Place, Tensor, alternatives
 
 if TYPE_CHECKING:
     from sgltrace import model
-    from sgltrace.index.entities import ClassInfo
     from sgltrace.index.fields import FieldFlow
-    from sgltrace.index.shapes.machine import Machine
+    from sgltrace.index.resolution.entities import ClassInfo
+    from sgltrace.index.shapes.interpreter.machine import Machine
 
 STAGE = "graph buffers"
 RUNNER, BUFFERS = "graph_runner", "graph_buffers"

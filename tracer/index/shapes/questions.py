@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sgltrace.index.shapes import evaluate as ev
-from sgltrace.index.shapes.frames import Frame
-from sgltrace.index.shapes.joins import join_all
-from sgltrace.index.shapes.values import Place, Value
+from sgltrace.index.shapes.interpreter import evaluate as ev
+from sgltrace.index.shapes.interpreter.frames import Frame
+from sgltrace.index.shapes.symbolic.joins import join_all
+from sgltrace.index.shapes.symbolic.values import Place, Value
 
 if TYPE_CHECKING:
-    from sgltrace.index import syntax as s
-    from sgltrace.index.entities import FunctionInfo
+    from sgltrace.index.facts import syntax as s
     from sgltrace.index.fields import Access
-    from sgltrace.index.shapes.machine import Machine
+    from sgltrace.index.resolution.entities import FunctionInfo
+    from sgltrace.index.shapes.interpreter.machine import Machine
 
 
 def ask(machine: Machine, function: FunctionInfo, node: s.Expr) -> Value:

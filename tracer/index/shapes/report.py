@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sgltrace import model
-from sgltrace.index.fields_tracked import roles
-from sgltrace.index.shapes.formulas import dtype_text, shape_text, stride_text, why_unknown
-from sgltrace.index.shapes.frames import FieldWrite, LocalWrite
-from sgltrace.index.shapes.stages import ORDER
-from sgltrace.index.shapes.values import (
+from sgltrace.index.fields.tracked import roles
+from sgltrace.index.shapes.interpreter.frames import FieldWrite, LocalWrite
+from sgltrace.index.shapes.interpreter.stages import ORDER
+from sgltrace.index.shapes.symbolic.formulas import dtype_text, shape_text, stride_text, why_unknown
+from sgltrace.index.shapes.symbolic.values import (
     Const,
     Either,
     Int,
@@ -26,7 +26,7 @@ from sgltrace.index.shapes.values import (
 )
 
 if TYPE_CHECKING:
-    from sgltrace.index.shapes.machine import Machine
+    from sgltrace.index.shapes.interpreter.machine import Machine
 
 
 def step_tensors(machine: Machine) -> list[model.Tensor]:

@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgltrace.index import syntax as s
-from sgltrace.index.fields_tracked import roles
-from sgltrace.index.shapes import calls
-from sgltrace.index.shapes.dims import symbol
-from sgltrace.index.shapes.frames import Frame, Records
-from sgltrace.index.shapes.machine import Machine
-from sgltrace.index.shapes.stages import ENTRY, PREPARE, RESULT, Stages
-from sgltrace.index.shapes.values import Int, Obj, Value, alternatives
-from sgltrace.index.shapes.vocabulary import shape_vocabulary
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.fields.tracked import roles
+from sgltrace.index.shapes.interpreter import calls
+from sgltrace.index.shapes.interpreter.frames import Frame, Records
+from sgltrace.index.shapes.interpreter.machine import Machine
+from sgltrace.index.shapes.interpreter.stages import ENTRY, PREPARE, RESULT, Stages
+from sgltrace.index.shapes.interpreter.vocabulary import shape_vocabulary
+from sgltrace.index.shapes.symbolic.dims import symbol
+from sgltrace.index.shapes.symbolic.values import Int, Obj, Value, alternatives
 from sgltrace.model import PHASES
 
 if TYPE_CHECKING:
-    from sgltrace.index.entities import ClassInfo, FunctionInfo
     from sgltrace.index.fields import FieldFlow
     from sgltrace.index.program import Program
+    from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
 TURNS = 2
 
@@ -91,7 +91,7 @@ def _processing(program: Program, flow: FieldFlow, run: FunctionInfo) -> list[Fu
 
 
 def _classes(program: Program, function: FunctionInfo, param: s.Param) -> list[ClassInfo]:
-    from sgltrace.index.values import Instance
+    from sgltrace.index.resolution.values import Instance
 
     node = function.params.get(param.name)
     return [value.cls for value in (node.values if node else ()) if isinstance(value, Instance)]

@@ -1,0 +1,58 @@
+"""Which classes carry a step's state: found in a program by the names that the vocabulary has for each role."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from sgltrace.index.program import Program
+    from sgltrace.index.resolution.entities import ClassInfo
+
+VOCABULARY = Path(__file__).parents[2] / "vocabulary.toml"
+
+
+class Role(msgspec.Struct, frozen=True):
+    """A kind of object that carries state."""
+
+    title: str
+    """How a report calls it."""
+    carries: str
+    """How long such an object lives: ``step``, ``request`` or ``process``."""
+    classes: list[str]
+
+
+class _Vocabulary(msgspec.Struct):
+    tracked: dict[str, Role]
+
+
+@cache
+def roles() -> dict[str, Role]:
+    """The roles of the vocabulary, by their key."""
+    return msgspec.toml.decode(VOCABULARY.read_bytes(), type=_Vocabulary).tracked
+
+
+class TrackedClasses:
+    """The tracked classes of one program. A class has the role of the nearest of its bases that is named."""
+
+    def __init__(self, program: Program) -> None:
+        self._classes = program.engine.classes
+        self._named = {name: key for key, role in roles().items() for name in role.classes}
+        self._roles: dict[ClassInfo, str | None] = {}
+
+    def role(self, cls: ClassInfo) -> str | None:
+        """The key of the class's role, None where it is not tracked."""
+        if cls not in self._roles:
+            names = (self._named.get(base.name) for base in self._classes.mro(cls))
+            self._roles[cls] = next((key for key in names if key is not None), None)
+        return self._roles[cls]
+
+    def owner(self, cls: ClassInfo, field: str) -> ClassInfo:
+        """The class to which a field of ``cls`` belongs: the furthest base of a tracked role that declares it."""
+        for base in reversed(self._classes.mro(cls)):
+            if field in base.annotations and self.role(base) is not None:
+                return base
+        return cls

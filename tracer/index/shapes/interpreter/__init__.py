@@ -1,0 +1,1 @@
+"""An abstract interpreter: runs a function of the program over symbolic values."""
