@@ -10,7 +10,7 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
@@ -19,10 +19,11 @@ import msgspec
 
 from .observations import Value
 from .probe import wire
-from .signatures import Definitions, Signature
+from .signatures import Definitions, Interned, Signature
 
 MAX_FILE = 1 << 30  # of one segment; what lies beyond is counted as lost
 _CHUNK = 1 << 16
+_PHASES = len(wire.PHASE_NAMES)
 
 
 class Head(msgspec.Struct, kw_only=True):
@@ -116,8 +117,14 @@ def read_head(path: Path) -> Head:
     )
 
 
-def read_segment(path: Path, loss: Loss) -> Iterator[Record]:
-    """The complete records of a segment, in order; what is not one is counted in ``loss``. Raises ``OSError``."""
+def read_segment(
+    path: Path, loss: Loss, sites: Container[int] | None = None, interned: Interned | None = None, shift_ns: int = 0
+) -> Iterator[Record]:
+    """The complete records of a segment, in order; what is not one is counted in ``loss``. Raises ``OSError``.
+
+    ``sites`` leaves out the records of other sites, which are checked all the same; ``interned`` is shared by segments
+    whose signatures are to be the same objects; ``shift_ns`` is added to every time.
+    """
     with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
@@ -129,7 +136,7 @@ def read_segment(path: Path, loss: Loss) -> Iterator[Record]:
             if declared is not None and declared > size:
                 loss.gaps += 1
                 loss.why.append(f"{path.name}: truncated, {declared - size} of {declared} bytes are gone")
-            yield from _records(memory, usable, loss)
+            yield from _records(memory, usable, loss, sites, Definitions(interned), shift_ns)
 
 
 def complete_end(path: Path, loss: Loss) -> int | None:
@@ -163,28 +170,46 @@ def _declared_size(memory: mmap.mmap, path: Path, loss: Loss) -> int | None:
     return int(size)
 
 
-def _records(memory: mmap.mmap, size: int, loss: Loss) -> Iterator[Record]:
-    definitions = Definitions()
+def _records(
+    memory: mmap.mmap,
+    size: int,
+    loss: Loss,
+    sites: Container[int] | None,
+    definitions: Definitions,
+    shift_ns: int,
+) -> Iterator[Record]:
     offset = wire.SEGMENT_SIZE
     effort = 4 * size + _CHUNK  # bytes of CRC spent on finding the way again in a damaged file
-    unpack = wire.RECORD.unpack_from
-    while offset + wire.RECORD_SIZE <= size:
-        length = _complete_length(memory, offset, size)
-        if length == 0:
+    unpack, head = wire.RECORD.unpack_from, wire.RECORD_SIZE
+    longest = head + max(wire.MAX_DEFINITION, 8 * wire.MAX_INTS) + 8
+    last = size - head
+    while offset <= last:
+        commit, length, time_ns, step, number, site, kind, phase, thread, count = unpack(memory, offset)
+        # The same test as `_complete_length`, without the call: this loop sees every record there is.
+        if (
+            commit == 0
+            or length < head
+            or length & 7
+            or length > longest
+            or offset + length > size
+            or (crc32(memory[offset + 4 : offset + length]) or 1) != commit
+        ):
             found, effort = _resume(memory, offset + 8, size, effort)
             _count_gap(memory, offset, found, size, loss)
             offset = found
             continue
-        _, _, time_ns, step, number, site, kind, phase, thread, count = unpack(memory, offset)
-        start = offset + wire.RECORD_SIZE
+        start = offset + head
         if kind in wire.DEFINITIONS:
             definitions.add(number, kind, memory[start : min(start + step, offset + length)])
-        elif kind in wire.KIND_NAMES and phase < len(wire.PHASE_NAMES) and 8 * count == length - wire.RECORD_SIZE:
-            signature = definitions.signature(number) if number else None
-            if number and signature is None:
+        elif kind in wire.KIND_NAMES and phase < _PHASES and 8 * count == length - head:
+            if sites is None or site in sites:
+                signature = definitions.signature(number) if number else None
+                if number and signature is None:
+                    loss.undefined += 1
+                ints = tuple(memoryview(memory[start : start + 8 * count]).cast("q")) if count else ()
+                yield Record(time_ns + shift_ns, step, site, kind, phase, thread, signature, ints)
+            elif number and definitions.signature(number) is None:
                 loss.undefined += 1
-            ints = tuple(memoryview(memory[start : start + 8 * count]).cast("q")) if count else ()
-            yield Record(time_ns, step, site, kind, phase, thread, signature, ints)
         else:
             loss.bytes += length
             loss.gaps += 1

@@ -141,10 +141,15 @@ def _list(nested: object, ints: Iterator[int], budget: list[int], depth: int) ->
     return ListValue(-1 - count, None, elements)
 
 
+Interned = dict[tuple[Layout, tuple[object, ...]], Signature]
+"""Signatures by what they say. Each segment defines its own; those that say the same are made one object by it."""
+
+
 class Definitions:
     """The definitions of one segment so far. What does not fit together is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, interned: Interned | None = None) -> None:
+        self._interned: Interned = {} if interned is None else interned
         self._texts: dict[int, str] = {}
         self._layouts: dict[int, Layout] = {}
         self._tensors: dict[int, TensorValue] = {}
@@ -207,7 +212,8 @@ class Definitions:
                 filled.append(self._texts.get(slot, "?"))
             else:
                 filled.append(self._signatures.get(slot))
-        return Signature(layout, tuple(filled))
+        key = (layout, tuple(filled))
+        return self._interned.setdefault(key, Signature(*key))
 
 
 _SLOTTED = (wire.TENSOR, wire.FLAG, wire.ENUM, wire.LIST, wire.NESTED)

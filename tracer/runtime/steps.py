@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
 from .decode import Record
-from .observations import Enumerated, ListValue, Value
-from .plan import Site
+from .observations import Enumerated, ListValue, TensorValue, Value
+from .plan import Plan
 from .probe import wire
+from .signatures import walk_tensors
 from .trace import ProcessTrace, Trace
+
+DECODE = "DECODE"
+ON, OFF, PLAIN = "on", "off", "plain"
+_HELD = 2  # steps behind the newest one that may still change: results are processed a step later under overlap
 
 
 class Call(msgspec.Struct):
@@ -27,8 +35,13 @@ class Call(msgspec.Struct):
     raised: str | None = None
     depth: int = 0
     padded: int | None = None
-    """Batch size of the CUDA graph that was replayed in this call."""
+    """Batch size of the CUDA graph that was replayed in this call; of the largest, where several were."""
     raw: int | None = None
+
+    @property
+    def how(self) -> str:
+        """``replay`` for a call in or around the replay of a graph, else the phase that was recorded."""
+        return "replay" if self.padded is not None else wire.PHASE_NAMES[self.phase]
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -39,24 +52,66 @@ class Step(msgspec.Struct, kw_only=True):
     mode: str = ""
     batch_size: int | None = None
     padded: int | None = None
+    """Batch size of the CUDA graph that was replayed; of the largest, where several were."""
     graph: bool | None = None
-    """Whether a CUDA graph was replayed in it; False where one was asked for and could not be."""
+    """Whether the target's forward pass was a replay of a CUDA graph."""
     start_ns: int | None = None
     end_ns: int | None = None
+    next_start_ns: int | None = None
+    """When the step of the next number began on this rank."""
     accept_lens: list[int] | None = None
     """Tokens accepted for each request, the bonus token included."""
     allocated: list[int] | None = None
     """KV slots allocated to each request, after the step was prepared."""
     committed: list[int] | None = None
+    slots: int | None = None
+    """KV slots that the step asked the allocator for."""
+    rows: int | None = None
+    """Rows of ``next_token_ids``, as the step returned them."""
+    speculation: str = ""
+    """``on``, ``off`` (a speculative run's step without drafts), ``plain`` (a run that does not speculate); empty where
+    the step does not decode, or nothing that tells was recorded."""
+    window: str = ""
+    """What else was recorded in it, and slowed it: ``calls``, ``timeline``."""
     complete: bool = False
     """Whether the step's call returned."""
     calls: list[Call] = []
+
+    @property
+    def ran(self) -> bool:
+        """Whether a batch ran: what is recorded after the last batch is of no step."""
+        return self.start_ns is not None
+
+    @property
+    def host_ns(self) -> int | None:
+        """Time inside the step's own call on the host, which waits for the GPU or not."""
+        return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
+
+    @property
+    def period_ns(self) -> int | None:
+        """From the step's start to the next one's, whatever the rank did in between."""
+        return None if self.start_ns is None or self.next_start_ns is None else self.next_start_ns - self.start_ns
+
+    @property
+    def width(self) -> int | None:
+        """Tokens that the step returned for each request."""
+        if not self.rows or not self.batch_size or self.rows % self.batch_size:
+            return None
+        return self.rows // self.batch_size
+
+    @property
+    def how(self) -> str:
+        """``replay``, ``eager``, or empty where that is not recorded."""
+        return {True: "replay", False: "eager", None: ""}[self.graph]
 
 
 class _Roles:
     """The numbers of the sites that play a role in putting steps together."""
 
-    def __init__(self, sites: list[Site]) -> None:
+    def __init__(self, plan: Plan) -> None:
+        sites = plan.sites
+        self.accepted_drafts = plan.accepted_drafts
+
         def numbers(*names: str) -> frozenset[int]:
             return frozenset(n for n, site in enumerate(sites, 1) if site.role in names)
 
@@ -66,14 +121,42 @@ class _Roles:
         self.prepare = numbers("prepare batch", "prepare draft input")
         self.resolve = numbers("resolve tokens")
         self.result = numbers("process decode result", "process result")
+        self.allocate = numbers("allocate")
         self.worker = numbers("worker step")
+        self.verify = numbers("verify", "prepare verify")
+        whole = self.step | self.replay | self.may_replay | self.prepare | self.resolve | self.result
+        self.all = whole | self.allocate | self.worker | self.verify
 
 
-def calls(process: ProcessTrace) -> Iterator[Call]:
-    """The calls of a process in the order they began, with nesting by thread."""
+class _Speculation:
+    """Tells what kind of step it was, from what the step did; a setting alone does not say."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        algorithm = config.get("speculative_algorithm")
+        self.known = bool(config)
+        self.speculates = isinstance(algorithm, str) and algorithm.upper() != "NONE"
+        width = config.get("speculative_num_draft_tokens")
+        self.width = width if isinstance(width, int) and width > 1 else None
+        # Under overlap a result has a row for each token that was verified, else one for each that was accepted.
+        self.padded = config.get("disable_overlap_schedule") is False
+
+    def of(self, step: Step, worker: bool, verified: bool) -> str:
+        if DECODE not in step.mode:
+            return ""
+        if self.known and not self.speculates:
+            return PLAIN
+        if step.width is not None and self.padded and self.width is not None:
+            return OFF if step.width == 1 else ON
+        if verified or (step.accept_lens is not None and max(step.accept_lens) > 1):
+            return ON
+        return OFF if worker else ""
+
+
+def calls(process: ProcessTrace, sites: Container[int] | None = None) -> Iterator[Call]:
+    """The calls of a process in the order they began, with nesting by thread; of ``sites`` alone if given."""
     open_calls: dict[int, list[Call]] = {}
     done: list[Call] = []
-    for record in process.records():
+    for record in process.records(sites):
         stack = open_calls.setdefault(record.thread, [])
         if record.kind == wire.ENTER:
             call = Call(
@@ -99,56 +182,156 @@ def calls(process: ProcessTrace) -> Iterator[Call]:
     yield from done
 
 
-def steps(trace: Trace, process: ProcessTrace) -> Iterator[Step]:
-    """The steps of a process in order; calls outside of steps are in step 0."""
-    roles = _Roles(trace.plan.sites)
-    held: dict[int, Step] = {}
+def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[Step]:
+    """The steps of a process in order; calls outside of steps are in step 0.
+
+    Without ``detail`` only what says something about a whole step is read, which takes a fraction of the time: the
+    steps then have no ``calls``.
+    """
+    roles = _Roles(trace.plan)
+    held = _Held(_Speculation(process.info.config))
     stack: list[Call] = []
-    for call in calls(process):
+    for call in calls(process, None if detail else roles.all):
         step = held.get(call.step)
         if step is None:
-            for number in sorted(n for n in held if n < call.step - 2):
-                yield held.pop(number)
+            for number in sorted(n for n in held if n < call.step - _HELD):
+                yield held.finished(number)
             step = held[call.step] = Step(number=call.step, rank=process.rank)
-        step.calls.append(call)
+        if detail:
+            step.calls.append(call)
         del stack[call.depth :]
         stack.append(call)
-        _note(trace, roles, held, step, call, stack)
+        _note(roles, held, step, call, stack)
     for number in sorted(held):
-        yield held[number]
+        yield held.finished(number)
 
 
-def _note(trace: Trace, roles: _Roles, held: dict[int, Step], step: Step, call: Call, stack: list[Call]) -> None:
-    if call.site in roles.step:
-        values = call.before.values() if call.before is not None else {}
-        step.mode = _enum(values.get("arg.batch.forward_mode"))
-        reqs = values.get("arg.batch.reqs")
-        step.batch_size = reqs.length if isinstance(reqs, ListValue) else None
-        step.start_ns, step.end_ns = call.start_ns, call.end_ns
-        step.complete = call.after is not None
-    elif call.site in roles.replay and call.after is not None:
-        values = call.after.values()
-        padded, raw = values.get("self.bs"), values.get("self.raw_bs")
-        if isinstance(padded, int):
-            step.graph, step.padded = True, padded
-            for outer in stack:
-                if outer.padded is None and outer.step == call.step:
-                    outer.padded, outer.raw = padded, raw if isinstance(raw, int) else None
-    elif call.site in roles.may_replay and call.after is not None:
-        if call.after.values().get("return") is False and step.graph is None:
+class _Held(dict[int, Step]):
+    """The newest steps, by number: what still comes may belong to them."""
+
+    def __init__(self, speculation: _Speculation) -> None:
+        super().__init__()
+        self.speculation = speculation
+        self.worked: set[int] = set()
+        self.verified: set[int] = set()
+
+    def finished(self, number: int) -> Step:
+        """Take a step out, with what is known once the next one has begun."""
+        step, following = self.pop(number), self.get(number + 1)
+        if following is not None and number:
+            step.next_start_ns = following.start_ns
+        step.speculation = self.speculation.of(step, number in self.worked, number in self.verified)
+        self.worked.discard(number)
+        self.verified.discard(number)
+        return step
+
+
+def by_step(trace: Trace, detail: bool = True) -> Iterator[tuple[int, list[Step]]]:
+    """The steps of all ranks that have the same number, in order; ranks in theirs. Holds one step of each at a time."""
+    from heapq import merge
+
+    number = attrgetter("number")
+    streams: list[Iterable[Step]] = [_once(steps(trace, process, detail)) for process in trace.recording()]
+    for found, together in groupby(merge(*streams, key=number), key=number):
+        yield found, list(together)
+
+
+def _once(found: Iterator[Step]) -> Iterator[Step]:
+    """Steps in the order of their numbers: a damaged record cannot send the others back."""
+    last = -1
+    for step in found:
+        if step.number > last:
+            last = step.number
+            yield step
+
+
+def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call]) -> None:
+    site = call.site
+    if site in roles.step:
+        _note_step(step, call)
+    elif site in roles.replay:
+        if call.after is not None:
+            _note_replay(step, call, stack)
+    elif site in roles.may_replay:
+        if call.after is not None and step.graph is None and call.after.values().get("return") is False:
             step.graph = False
-    elif call.site in roles.prepare and call.after is not None:
-        values = call.after.values()
-        step.allocated = _list(values, "kv_allocated_len") or step.allocated
-        step.committed = _list(values, "kv_committed_len") or step.committed
-    elif call.site in roles.resolve and call.after is not None:
+    elif site in roles.prepare:
+        if call.after is not None:
+            values = call.after.values()
+            step.allocated = _list(values, "kv_allocated_len") or step.allocated
+            step.committed = _list(values, "kv_committed_len") or step.committed
+    elif site in roles.allocate:
+        if call.after is not None and not any(outer.site in roles.allocate for outer in stack[:-1]):
+            slots = _slots(call)
+            if slots is not None:
+                step.slots = (step.slots or 0) + slots
+    elif site in roles.worker:
+        held.worked.add(step.number)
+    elif site in roles.verify:
+        held.verified.add(step.number)
+    elif site in roles.resolve and call.after is not None:
         lengths = call.after.values().get("return")
         if isinstance(lengths, ListValue) and lengths.values is not None:
             _accept(held, _of_step(stack) or step.number, list(lengths.values))
-    elif call.site in roles.result and call.after is not None:
+    elif site in roles.result and call.after is not None and call.after.signature is not None:
         for name, value in call.after.values().items():
-            if name.rpartition(".")[2] in trace.plan.accepted_drafts and isinstance(value, ListValue) and value.values:
+            if (
+                name.rpartition(".")[2] in roles.accepted_drafts
+                and isinstance(value, ListValue)
+                and value.values is not None
+            ):
                 _accept(held, _of_step(stack) or step.number, [n + 1 for n in value.values])
+
+
+def _note_step(step: Step, call: Call) -> None:
+    if call.before is not None:
+        values = call.before.values()
+        step.mode = _enum(values.get("arg.batch.forward_mode"))
+        reqs = values.get("arg.batch.reqs")
+        step.batch_size = reqs.length if isinstance(reqs, ListValue) else None
+    step.start_ns, step.end_ns = call.start_ns, call.end_ns
+    step.complete = call.after is not None
+    if call.after is None or call.after.signature is None:
+        return
+    values = call.after.values()
+    told = values.get("return.can_run_cuda_graph")
+    if isinstance(told, bool):
+        # What SGLang itself says of the target's forward pass, and logs.
+        step.graph = told
+        if not told:
+            step.padded = None
+    tokens = values.get("return.next_token_ids")
+    if isinstance(tokens, TensorValue) and len(tokens.shape) == 1:
+        step.rows = tokens.shape[0]
+
+
+def _note_replay(step: Step, call: Call, stack: list[Call]) -> None:
+    values = call.after.values() if call.after is not None else {}
+    padded, raw = values.get("self.bs"), values.get("self.raw_bs")
+    if not isinstance(padded, int) or isinstance(padded, bool):
+        return
+    if step.graph is None:
+        step.graph = True
+    if step.graph:
+        # The draft's graphs may be of a batch that has lost its finished requests: the step's is the largest.
+        step.padded = max(padded, step.padded or 0)
+    for outer in stack:
+        if outer.step == call.step:
+            outer.padded = max(padded, outer.padded or 0)
+            outer.raw = raw if isinstance(raw, int) else outer.raw
+
+
+def _slots(call: Call) -> int | None:
+    """How many slots an allocator returned: the length of the first vector in what it returned."""
+    if call.after is None:
+        return None
+    for name, value in call.after.values().items():
+        if name.partition(".")[0].partition("[")[0] != "return":
+            continue
+        for found in walk_tensors(name, None, name, value):
+            if len(found.tensor.shape) == 1:
+                return found.tensor.shape[0]
+    return None
 
 
 def _of_step(stack: list[Call]) -> int | None:
@@ -161,7 +344,7 @@ def _of_step(stack: list[Call]) -> int | None:
 
 def _accept(held: dict[int, Step], number: int, lengths: list[int]) -> None:
     step = held.get(number)
-    if step is not None and step.accept_lens is None:
+    if step is not None and step.accept_lens is None and lengths:
         step.accept_lens = lengths
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from . import plan as plans
 from .decode import Head, Loss, Record, read_head, read_segment
 from .observations import CallPair
 from .plan import Plan, Site
+from .signatures import Interned
 from .staging import RunInfo
 
 MAX_JSON = 32 << 20
@@ -49,6 +50,9 @@ class ProcessTrace:
         self.info = ProcessInfo()
         self.loss = Loss()
         self.segments: list[int] = []
+        self.shift_ns = 0
+        """What is added to this process's times, so that they are of the first machine's clock."""
+        self._interned: Interned = {}
 
     @property
     def rank(self) -> str:
@@ -57,8 +61,8 @@ class ProcessTrace:
         parts = [f"{short}{rank}" for short, rank in ranks if isinstance(rank, int) and (short == "tp" or rank)]
         return " ".join(parts) or self.name
 
-    def records(self) -> Iterator[Record]:
-        """The records in the order they were written. ``loss`` is counted anew."""
+    def records(self, sites: Container[int] | None = None) -> Iterator[Record]:
+        """The records in the order they were written, of ``sites`` alone if given. ``loss`` is counted anew."""
         self.loss = Loss()
         first = self.head.first_segment if self.head is not None else (self.segments[:1] or [0])[0]
         expected = self.head.next_segment if self.head is not None else first + len(self.segments)
@@ -66,7 +70,8 @@ class ProcessTrace:
         self.loss.missing_segments = max(0, min(expected - first, 1 << 20) - len(held))
         for number in self.segments:
             try:
-                yield from read_segment(self.folder / f"{self.name}.{number}.seg", self.loss)
+                path = self.folder / f"{self.name}.{number}.seg"
+                yield from read_segment(path, self.loss, sites, self._interned, self.shift_ns)
             except (OSError, ValueError) as error:
                 self.loss.unusable_files += 1
                 self.loss.why.append(f"{self.name}.{number}.seg: {error}")
