@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from sgltrace.errors import InputError
 
@@ -28,7 +31,7 @@ class Server:
         self._seen = state()
         self._stopped = threading.Event()
         try:
-            self._http = ThreadingHTTPServer((ADDRESS, port), partial(_Handler, directory=str(folder)))
+            self._http = _Http((ADDRESS, port), partial(_Handler, directory=str(folder)))
         except OSError as error:
             raise InputError(f"port {port} on {ADDRESS} cannot be used: {error.strerror}; give another one") from error
         self._http.daemon_threads = True
@@ -69,6 +72,15 @@ class Server:
             self.stop()
 
 
+class _Http(ThreadingHTTPServer):
+    """A browser that leaves in the middle of an answer is no error."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tells of what is a fault of ours only."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(SimpleHTTPRequestHandler):
     """Files of one folder, to this machine's browser alone."""
 
@@ -87,11 +99,22 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _meant(self) -> bool:
         """Whether the browser means this machine: a name that only points here may be another site's page asking."""
-        host = (self.headers.get("Host") or "").rpartition(":")[0]
-        if host in (ADDRESS, "localhost"):
-            return True
-        self.send_error(HTTPStatus.FORBIDDEN)
-        return False
+        try:
+            host = urlsplit(f"//{self.headers.get('Host') or ''}").hostname  # the port is left out where it is 80
+        except ValueError:
+            host = None
+        if host not in (ADDRESS, "localhost"):
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return False
+        return True
+
+    def send_head(self) -> Any:
+        """Opens the file that is asked for. What no file can be called is not found."""
+        try:
+            return super().send_head()
+        except ValueError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
 
     def end_headers(self) -> None:
         """Nothing is kept by the browser, so that a reload shows what was written last."""

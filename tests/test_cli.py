@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -239,6 +240,31 @@ def test_a_reader_that_leaves_is_no_error(made):
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_full_standard_output_is_named(made):
+    command = [sys.executable, "-m", "sgltrace", "calls", "Loop.step", "-w", str(made)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "sgltrace: cannot use standard output: No space left on device\n")
+
+
+def test_a_bug_on_a_full_disk_is_one_line_too(call, made, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(workspace, "load_index", lambda path: {}["missing"])
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    code, out, err = call("calls", "f", "-w", made)
+    assert (code, out) == (70, "")
+    assert err == (
+        "sgltrace: this is a bug in sgltrace: KeyError: 'missing'; please report it with what SGLTRACE_DEBUG=1 shows\n"
+    )
+
+
+def test_help_has_the_exit_codes(call):
+    assert "70 a bug in sgltrace" in " ".join(call("--help")[1].split())
 
 
 def test_the_program_is_the_same_while_python_compiles_it(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -137,3 +138,24 @@ def test_sglang_without_a_speculative_worker_is_one_line(home, tmp_path):
     said = done.stderr.splitlines()[0]
     assert said.startswith("sgltrace: ") and "specula" in said
     assert not (tmp_path / "out").exists()
+
+
+def _small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_a_disk_that_takes_no_more_is_named_and_nothing_is_lost(home, first):
+    before = content(home / ".sgltrace")
+
+    def on_a_full_disk(*arguments: object) -> tuple[int, str]:
+        environment = {**os.environ, "SGLTRACE_CACHE_DIR": str(home / "full"), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "sgltrace", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=home, env=environment, capture_output=True, text=True, check=False, preexec_fn=_small_files
+        )
+        return done.returncode, done.stderr
+
+    assert on_a_full_disk("index", "repo", "-o", "new") == (3, "sgltrace: cannot use new/index.json: File too large\n")
+    code, said = on_a_full_disk("report")
+    assert (code, said.count("\n")) == (3, 1) and re.search(r"cannot use \.sgltrace/\.report-\S+: File too large", said)
+    assert content(home / ".sgltrace") == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 import urllib.error
 import urllib.request
 
@@ -35,22 +36,44 @@ def test_a_change_is_seen_and_shown(folder):
         server.stop()
 
 
-def test_only_this_machine_is_answered_and_only_the_folder(folder):
+def test_only_this_machine_is_answered_and_only_the_folder(folder, capfd):
     (folder.parent / "secret").write_text("no")
     server = Server(folder, lambda: 1, lambda: None)
     assert server.address.startswith("http://127.0.0.1:")
     server.start()
     try:
         for path, host, status in (
-            ("/", "evil.example", 403), ("/../secret", "127.0.0.1", 404), ("/%2e%2e/secret", "localhost", 404),
+            ("/", "evil.example:80", 403), ("/", "", 403), ("/", "localhost@evil.example", 403), ("/", "[::", 403),
+            ("/../secret", "127.0.0.1:80", 404), ("/%2e%2e/secret", "localhost:80", 404),
+            ("/", "127.0.0.1", 200), ("/", "localhost", 200),  # as browsers say it where the port is 80
+            ("/x%00", "localhost:80", 404), ("/%ff%00/", "localhost:80", 404), (f"/{'x' * 5000}", "localhost:80", 404),
         ):  # fmt: skip
             connection = http.client.HTTPConnection("127.0.0.1", server.address.rpartition(":")[2].strip("/"))
-            connection.request("GET", path, headers={"Host": f"{host}:80"})
-            assert connection.getresponse().status == status
+            connection.request("GET", path, headers={"Host": host})
+            assert connection.getresponse().status == status, (path, host)
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(urllib.request.Request(server.address, data=b"x"))
     finally:
         server.stop()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_browser_that_leaves_is_not_told(folder, capfd):
+    (folder / "large").write_bytes(bytes(50 << 20))
+    server = Server(folder, lambda: 1, lambda: None)
+    server.start()
+    try:
+        port = int(server.address.rpartition(":")[2].strip("/"))
+        with socket.create_connection(("127.0.0.1", port)) as leaving:
+            leaving.sendall(b"GET /large HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            leaving.recv(100)
+            leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        for thread in [t for t in threading.enumerate() if "process_request_thread" in t.name]:
+            thread.join()
+        assert urllib.request.urlopen(server.address).read() == b"first"
+    finally:
+        server.stop()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_one_line(folder):

@@ -188,6 +188,16 @@ def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path, monkeypatc
     assert any("stopped early" in problem and "large" in problem for problem in session.problems)
 
 
+def test_a_pythonpath_that_a_wrapper_set_anew_is_named(tmp_path):
+    code = (
+        "import os, subprocess, sys\n"
+        f"env = {{**os.environ, 'PYTHONPATH': {str(tmp_path)!r}}}\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(1)'], env=env)\n"
+    )
+    _, problems = run_code(tmp_path, code)
+    assert any("something between set PYTHONPATH anew" in p for p in problems)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_a_really_full_disk(tmp_path, monkeypatch):
     disk = tmp_path / "trace"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import pytest
 from trees import MODULES, SCHEDULER, assert_is_the_tree, opener, refusal, write_tree
 
-from sgltrace.sources import UndecodableSource, UnreadableFile, decode_source
+from sgltrace.errors import InputError
+from sgltrace.files import user_cache_dir
+from sgltrace.progress import SilentProgress
+from sgltrace.sources import UndecodableSource, UnreadableFile, decode_source, open_source
 
 
 @pytest.fixture
@@ -55,6 +59,28 @@ def test_fork_under_another_package_name(tmp_path, opened):
     tree = opened(tmp_path)
     assert list(tree.modules) == ["fork.srt.a", "fork.srt.b"]
     assert tree.source.version is None and "version unknown" in tree.took
+
+
+def test_a_fork_that_was_named_is_taken_before_sglang(tmp_path):
+    write_tree(tmp_path, {**MODULES, "fork/srt/a.py": b"from fork.srt.b import c\n", "fork/srt/b.py": b"c = 1\n"})
+
+    def opened(package):
+        return open_source(str(tmp_path), cache_dir=tmp_path, progress=SilentProgress(), package=package)
+
+    assert opened(None).package == "sglang"
+    assert list(opened("fork").modules) == ["fork.srt.a", "fork.srt.b"]
+    with pytest.raises(InputError, match="has no package spoon with a folder srt; it has fork"):
+        opened("spoon")
+
+
+def test_cache_folder_is_its_owners_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("SGLTRACE_CACHE_DIR", str(tmp_path / "a/chosen"))
+    assert stat.S_IMODE(user_cache_dir().stat().st_mode) == 0o700
+    monkeypatch.delenv("SGLTRACE_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
+    monkeypatch.setattr("sys.platform", "linux")
+    (tmp_path / "b/sgltrace").mkdir(mode=0o755, parents=True)
+    assert stat.S_IMODE(user_cache_dir().stat().st_mode) == 0o700
 
 
 def test_fallback_version_is_not_taken(tmp_path, opened):

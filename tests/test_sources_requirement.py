@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from trees import write_wheel
+from trees import MODULES, write_sdist, write_wheel
 
 from sgltrace.errors import InputError
 from sgltrace.progress import SilentProgress
@@ -63,7 +63,7 @@ def test_newest_is_taken_whatever_its_platform(registry, fetched):
 
 def test_unknown_releases_are_one_line(registry, fetched):
     write_wheel(registry)
-    with pytest.raises(InputError, match="finds no release sglang==9"):
+    with pytest.raises(InputError, match="finds no wheel of sglang==9"):
         fetched("sglang==9")
     with pytest.raises(InputError, match=r"the newest is 1\.2\.3"):
         fetched("sglang>9")
@@ -95,6 +95,48 @@ def test_without_pip(registry, fetched, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="ensurepip"):
         fetched("sglang==1.2.3")
+
+
+SETUP = (
+    "import os, pathlib\npathlib.Path(os.environ['RAN']).touch()\nfrom setuptools import setup\nsetup(name='sglang')\n"
+)
+
+
+def test_nothing_of_an_sdist_is_run(registry, fetched, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAN", str(tmp_path / "ran"))
+    write_sdist(registry / "sglang-1.2.3.tar.gz", {**MODULES, "setup.py": SETUP.encode()})
+    with pytest.raises(
+        InputError, match=r"no wheel of sglang==1\.2\.3; .* an sdist can be named as a file \(pip says: "
+    ):
+        fetched("sglang==1.2.3")
+    assert fetched(str(registry / "sglang-1.2.3.tar.gz")).source.version == "1.2.3"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_nothing_of_the_working_folder_is_run(registry, fetched, tmp_path, monkeypatch):
+    write_wheel(registry)
+    (tmp_path / "here").mkdir()
+    for name in ("pip", "runpy", "importlib", "subprocess"):
+        (tmp_path / f"here/{name}.py").write_text(f"import sys; sys.exit('{name} of the working folder')\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert fetched("sglang==1.2.3").source.version == "1.2.3"
+
+
+def test_only_sglang_and_a_fork_that_was_named_are_fetched(registry, fetched, tmp_path):
+    write_wheel(registry, "sglnag-1.2.3-py3-none-any.whl")
+    with pytest.raises(InputError, match=r"sglnag==1\.2\.3 is not SGLang, and is not fetched; .* --package sglnag"):
+        fetched("sglnag==1.2.3")
+    assert not list((tmp_path / "cache").rglob("*.whl"))
+    tree = open_source("sglnag==1.2.3", cache_dir=tmp_path / "cache", progress=SilentProgress(), package="sglnag")
+    assert tree.source.name == "sglang"  # what the fork's wheel has in it
+
+
+def test_a_marker_that_does_not_hold_is_told_and_extras_are_too(registry, fetched):
+    write_wheel(registry)
+    with pytest.raises(InputError, match=r"its marker does not hold for this Python; leave it out: sglang==1\.2\.3"):
+        fetched("sglang==1.2.3; python_version < '3'")
+    assert fetched("sglang==1.2.3; python_version > '3'").source.version == "1.2.3"
+    assert "its extras (all, srt) are other packages, and not read" in fetched("sglang[srt,all]==1.2.3").took
 
 
 def test_a_misspelt_name_is_not_looked_up():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trees import MODULES, SCHEDULER, assert_is_the_tree, opener, refusal, write_tree, write_wheel
 
-from sgltrace.sources import UnreadableFile
+from sgltrace.sources import UnreadableFile, revision
 
 
 @pytest.fixture
@@ -93,3 +93,47 @@ def test_fork_of_the_process_reads_too(tmp_path, checkout, opened):
             os._exit(0 if tree.read_module(SCHEDULER) == MODULES["sglang/srt/managers/scheduler.py"] else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert tree.read_module("sglang.srt.server_args")
+
+
+@pytest.fixture
+def partial(tmp_path, checkout):
+    """A partial clone, as its maker hands it on: whoever fetches what it lacks runs a program of theirs."""
+    git(checkout, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "--no-checkout", "--filter=blob:none", f"file://{checkout}", "partial")
+    clone = tmp_path / "partial"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    program.chmod(0o755)
+    git(clone, "config", "remote.origin.uploadpack", str(program))
+    for name in ("core.fsmonitor", "core.sshCommand", "core.pager", "core.gitProxy", "core.alternateRefsCommand"):
+        git(clone, "config", name, str(program))
+    for name in ("diff.x.textconv", "filter.x.smudge", "credential.helper", "gpg.program"):
+        git(clone, "config", name, str(program))
+    (clone / ".git/info/attributes").write_text("*.py diff=x filter=x\n")
+    for hook in ("post-index-change", "reference-transaction", "post-checkout"):
+        (clone / ".git/hooks").mkdir(exist_ok=True)
+        (clone / ".git/hooks" / hook).symlink_to(program)
+    return clone
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_nothing_that_a_checkout_names_is_run(partial, tmp_path, opened, monkeypatch, older):
+    if older:  # a git that does not know the word yet still must not speak
+        monkeypatch.delitem(revision._NO_PROTOCOL, "GIT_NO_LAZY_FETCH")
+    assert "is a partial clone that lacks Python files" in refusal(opened, f"{partial}@HEAD")
+    assert "is a partial clone that lacks" in refusal(opened, f"{partial}/.git@HEAD")
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(["git", "-C", str(partial), "cat-file", "-p", "HEAD:python/sglang/version.py"], check=False)
+    assert (tmp_path / "ran").exists(), "git itself would have run it"
+
+
+def test_a_partial_clone_is_read_once_all_is_fetched(partial, opened):
+    git(partial, "config", "--unset", "remote.origin.uploadpack")
+    git(partial, "fetch", "--refetch", "--no-filter")
+    assert_is_the_tree(opened(f"{partial}@HEAD"))
+
+
+def test_a_clone_without_folders_is_partial_too(tmp_path, checkout, opened):
+    git(checkout, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "--no-checkout", "--filter=tree:0", f"file://{checkout}", "treeless")
+    assert "is a partial clone that lacks folders" in refusal(opened, f"{tmp_path}/treeless@HEAD")

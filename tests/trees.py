@@ -38,9 +38,13 @@ def write_wheel(
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        version = name.split("-")[1]
-        metadata = {f"sglang-{version}.dist-info/METADATA": METADATA.replace(b"1.2.3", version.encode())}
-        wheel = {f"sglang-{version}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"}
+        distribution, version = name.split("-")[:2]
+        metadata = {
+            f"{distribution}-{version}.dist-info/METADATA": METADATA.replace(b"1.2.3", version.encode()).replace(
+                b"Name: sglang", f"Name: {distribution}".encode()
+            )
+        }
+        wheel = {f"{distribution}-{version}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"}
         for file, data in {**MODULES, **metadata, **wheel, **(extra or {})}.items():
             archive.writestr(file, data)
     return path

@@ -7,6 +7,7 @@ starts fast.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -16,9 +17,14 @@ import typer
 from sgltrace import __version__
 from sgltrace.errors import EXIT_DONE, EXIT_INPUT, EXIT_USAGE, SgltraceError
 
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 what was asked for was not found; 2 the command line is wrong; 3 the input cannot be used; "
+    "70 a bug in sgltrace; 130 interrupted. `run` ends with its command's."
+)
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 DEBUG_VARIABLE = "SGLTRACE_DEBUG"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> NoReturn:
@@ -44,16 +50,24 @@ def run(arguments: list[str]) -> int:
         raise
     except BrokenPipeError:
         # The reader (head, less) has gone; Python would complain once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_DONE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+            error.filename = "standard output"  # whatever else is written names its file
+            _drop_output()
         text, code = _explain(error)
         print(f"sgltrace: {text}", file=sys.stderr)
         return code
+
+
+def _drop_output() -> None:
+    """Python tries to write what is left once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(wanted: bool) -> None:
@@ -67,7 +81,7 @@ def _app() -> typer.Typer:
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.callback()(_program)
+    app.callback(epilog=EXIT_CODES)(_program)
     for module in (index, report, export, query, state, points):
         module.register(app)
     runtime.register(app, runs.report_of_run)
@@ -115,10 +129,13 @@ def _bug(error: Exception) -> str:
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="sgltrace-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
-    ) as stream:
-        stream.write(f"sgltrace {__version__}, Python {sys.version}\n{sys.argv}\n\n")
-        traceback.print_exception(error, file=stream)
-    text = _one_line(f"{type(error).__name__}: {error}")[:300]
-    return f"this is a bug in sgltrace: {text}; please report it with {stream.name} ({DEBUG_VARIABLE}=1 shows it here)"
+    text = f"this is a bug in sgltrace: {_one_line(f'{type(error).__name__}: {error}')[:300]}; please report it"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="sgltrace-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as stream:
+            stream.write(f"sgltrace {__version__}, Python {sys.version}\n{sys.argv}\n\n")
+            traceback.print_exception(error, file=stream)
+    except OSError:  # the disk is full, too
+        return f"{text} with what {DEBUG_VARIABLE}=1 shows"
+    return f"{text} with {stream.name} ({DEBUG_VARIABLE}=1 shows it here)"

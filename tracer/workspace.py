@@ -22,6 +22,8 @@ class Stamp(msgspec.Struct, kw_only=True):
     schema: str = _STAMP_SCHEMA
     requested: str = ""
     """``SRC`` as given, with an absolute path where it was one: opens the source again from any folder."""
+    package: str | None = None
+    """``--package`` as given."""
     index_key: str = ""
     report_key: str = ""
     """Of the options of the report that lies in the workspace; empty where there is none."""

@@ -49,6 +49,9 @@ def index(
             help="Index every module, or every module below PREFIX (srt), not only those that a step may reach.",
         ),
     ] = None,
+    package: Annotated[
+        str | None, typer.Option(help="The package of a fork that has another name; it may be fetched, too.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes that parse; the number of cores if left out.")
@@ -64,7 +67,9 @@ def index(
     workspace = Workspace.to_write(out)
     with progress_for_user(quiet=as_json) as progress:
         wanted = None if no_report else editor
-        stamp, unchanged = bring_up_to_date(workspace, src, progress, editor=wanted, whole=whole, jobs=jobs)
+        stamp, unchanged = bring_up_to_date(
+            workspace, src, progress, editor=wanted, whole=whole, jobs=jobs, package=package
+        )
     _tell(workspace, stamp, unchanged, as_json)
 
 
@@ -76,12 +81,14 @@ def bring_up_to_date(
     editor: str | None,
     whole: str | None = None,
     jobs: int | None = None,
+    package: str | None = None,
 ) -> tuple[Stamp, bool]:
     """Index a source into a workspace and write its report (none without ``editor``); whether nothing had changed."""
-    tree = open_source(src, cache_dir=user_cache_dir(), progress=progress)
+    tree = open_source(src, cache_dir=user_cache_dir(), progress=progress, package=package)
     prefixes = _whole_prefixes(tree, whole)
     requested = _reopenable(src)
-    old, stamp = workspace.stamp(), Stamp(requested=requested, index_key=_index_key(tree, requested, prefixes))
+    key = _index_key(tree, requested, prefixes)
+    old, stamp = workspace.stamp(), Stamp(requested=requested, package=package, index_key=key)
     if stamp.index_key == old.index_key and editor in (None, old.report_key):
         return old, True
     if editor is not None:

@@ -11,7 +11,7 @@ import typer
 
 from sgltrace.commands.runs import check_trace, joined_runs
 from sgltrace.errors import InputError, UsageError
-from sgltrace.files import user_cache_dir
+from sgltrace.files import naming, user_cache_dir
 from sgltrace.progress import Progress, progress_for_user
 from sgltrace.sources import SourceTree, UnreadableFile, open_source
 from sgltrace.workspace import DEFAULT, Workspace
@@ -81,7 +81,7 @@ def _write(found: Workspace, output: Path | None, editor: str, single_file: bool
     with progress_for_user() as progress:
         made = found.load_index()
         stamp = found.stamp()
-        tree = _source_again(stamp.requested or made.source.requested, progress)
+        tree = _source_again(stamp.requested or made.source.requested, stamp.package, progress)
         progress.stage("writing the report")
         if output is None:
             write_report(made, tree, found, editor)
@@ -133,11 +133,12 @@ def _render(
 ) -> None:
     from sgltrace.reports import ReportOptions, render
 
-    folder.mkdir(parents=True, exist_ok=True)
     place = tree.root_on_disk if tree else None
     linked = editor != NO_EDITOR and (place is not None or "{file}" in editor)
     options = ReportOptions(editor=editor if linked else None, source_path=place, single_file=single_file, runs=runs)
-    render(made, _Texts(tree), folder, options)
+    with naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        render(made, _Texts(tree), folder, options)
 
 
 class _Texts:
@@ -154,10 +155,10 @@ class _Texts:
             return None
 
 
-def _source_again(requested: str, progress: Progress) -> SourceTree | None:
+def _source_again(requested: str, package: str | None, progress: Progress) -> SourceTree | None:
     """The source that the workspace was made from, None where it is gone: the report then has no source text."""
     try:
-        return open_source(requested, cache_dir=user_cache_dir(), progress=progress)
+        return open_source(requested, cache_dir=user_cache_dir(), progress=progress, package=package)
     except InputError as error:
         typer.echo(f"sgltrace: the report will show no source text: {error}", err=True)
         return None

@@ -99,6 +99,10 @@ class Watcher:
         earlier = _earlier_sitecustomize(process.pythonpath, self.folder / "probe")
         if earlier is not None:
             return f"{earlier} comes first on its PYTHONPATH and does not run the next sitecustomize"
+        if str(self.folder / "probe") not in (process.pythonpath or "").split(os.pathsep):
+            return (
+                "something between set PYTHONPATH anew, without the probe's folder; have it add to PYTHONPATH instead"
+            )
         if not os.access(self.folder, os.W_OK):
             return "the trace folder cannot be written to"
         return "it ended, or was seen, before the probe had started; or its Python is older than 3.10"

@@ -60,7 +60,9 @@ class ZipStore:
         return self._archive
 
 
-def open_archive(requested: str, path: Path, cache_dir: Path, *, kind: str | None = None) -> SourceTree:
+def open_archive(
+    requested: str, path: Path, cache_dir: Path, *, kind: str | None = None, package: str | None = None
+) -> SourceTree:
     """The tree of a wheel or sdist. Raises InputError for what is broken, hostile, or not SGLang's.
 
     An sdist is rewritten once into a zip in ``cache_dir``, since a compressed tar has no way in but its beginning.
@@ -72,7 +74,7 @@ def open_archive(requested: str, path: Path, cache_dir: Path, *, kind: str | Non
     store = ZipStore(readable, path.name)
     kind = kind or ("sdist" if tar or not path.name.endswith(".whl") else "wheel")
     source = Source(name="", version=None, root=path.name, kind=kind, requested=requested)
-    return tree_in(store, source, where=f"in {path.name}")
+    return tree_in(store, source, where=f"in {path.name}", package=package)
 
 
 def file_hash(path: Path) -> str:

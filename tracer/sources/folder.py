@@ -11,7 +11,7 @@ from sgltrace.model import Source
 from sgltrace.sources.layout import PACKAGE, RUNTIME, Package, find_version, package_name
 from sgltrace.sources.tree import SourceTree, UnreadableFile
 
-_PLACES = (PACKAGE, f"python/{PACKAGE}", "*", "python/*")
+_PLACES = ("{package}", "python/{package}", "*", "python/*")
 """Where the package lies below the folder that a user names, when it is not that folder itself."""
 
 
@@ -60,9 +60,9 @@ class FolderStore:
                     self._files[prefix + entry.name] = entry.stat()
 
 
-def open_folder(requested: str, folder: Path) -> SourceTree:
+def open_folder(requested: str, folder: Path, package: str | None = None) -> SourceTree:
     """The tree of a folder that exists. Raises InputError where it is not SGLang's."""
-    found = _package_folder(folder)
+    found = _package_folder(folder, package or PACKAGE)
     if found is None:
         raise InputError(_why_not(requested, folder))
     store = FolderStore(found.absolute())
@@ -70,26 +70,26 @@ def open_folder(requested: str, folder: Path) -> SourceTree:
         names = store.names()
     except OSError as error:
         raise InputError(f"cannot read the folder {error.filename}: {error.strerror}") from error
-    package = Package("", package_name(found.resolve().name, names, lambda name: _read_or_none(found / name)))
+    taken = Package("", package_name(found.resolve().name, names, lambda name: _read_or_none(found / name)))
     version, said_by = find_version(
-        package,
+        taken,
         lambda name: _read_or_none(found / name),
-        metadata=_metadata(found, package.name),
+        metadata=_metadata(found, taken.name),
         project="../pyproject.toml",
     )
     root = os.path.normpath(Path(requested) / os.path.relpath(found, folder) / "..")
     source = Source(
-        name=package.name, version=version, root=root.replace(os.sep, "/"), kind="folder", requested=requested
+        name=taken.name, version=version, root=root.replace(os.sep, "/"), kind="folder", requested=requested
     )
     told = f"version {version} from {said_by.removeprefix('../')}" if version else "version unknown"
-    return SourceTree(store, package, source, f"package {package.name} in {found}, {told}")
+    return SourceTree(store, taken, source, f"package {taken.name} in {found}, {told}")
 
 
-def _package_folder(folder: Path) -> Path | None:
+def _package_folder(folder: Path, package: str) -> Path | None:
     """``folder`` itself, or the first place below it, that has Python files below ``srt``."""
     candidates = [folder.parent if folder.name == RUNTIME else folder]
     for place in _PLACES:
-        candidates += sorted(folder.glob(place))
+        candidates += sorted(folder.glob(place.format(package=package)))
     return next((found for found in candidates if _is_package(found)), None)
 
 

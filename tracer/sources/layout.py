@@ -47,11 +47,11 @@ class Package:
         return self.folder.rpartition("/")[0]
 
 
-def find_package_folder(names: Iterable[str], within: str = "") -> str | None:
+def find_package_folder(names: Iterable[str], within: str = "", package: str | None = None) -> str | None:
     """The folder of a file list that holds SGLang's package: has a folder ``srt`` of Python files.
 
-    ``within`` limits the search to that folder, itself included. One named ``sglang`` is taken before others, then
-    the one with most files, then the shortest name.
+    ``within`` limits the search to that folder, itself included. One named ``package`` (``sglang`` unless the user
+    named a fork) is taken before others, then the one with most files, then the shortest name.
     """
     counts: Counter[str] = Counter()
     for name in names:
@@ -59,7 +59,8 @@ def find_package_folder(names: Iterable[str], within: str = "") -> str | None:
             counts[match["folder"]] += 1
     below = f"{within}/" if within else ""
     folders = [folder for folder in counts if f"{folder}/".startswith(below)]
-    rank = {folder: (folder.rpartition("/")[2] != PACKAGE, -counts[folder], len(folder), folder) for folder in folders}
+    wanted = package or PACKAGE
+    rank = {folder: (folder.rpartition("/")[2] != wanted, -counts[folder], len(folder), folder) for folder in folders}
     return min(folders, key=rank.__getitem__, default=None)
 
 

@@ -1,4 +1,7 @@
-"""Releases out of a package registry, through the user's own pip with the user's own settings."""
+"""Releases out of a package registry, through the user's own pip with the user's own settings.
+
+Wheels only: to tell what an sdist is, pip would run its ``setup.py``, and sgltrace runs no code of what it reads.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ _PYTHONS = ("3.12", "3.13", "3.11", "3.10", "3.14")
 _MACHINES = ("x86_64", "aarch64")
 _PLATFORMS = [f"manylinux_2_{minor}_{machine}" for machine in _MACHINES for minor in range(45, 16, -1)]
 _PLATFORMS += [f"manylinux2014_{machine}" for machine in _MACHINES] + [f"linux_{machine}" for machine in _MACHINES]
+_RUN_PIP = "import sys; sys.path.remove(''); import runpy; runpy.run_module('pip', run_name='__main__', alter_sys=True)"
+"""What ``-m pip`` does, but for looking into the working folder first: that may be somebody else's tree."""
 _QUIET = ("--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", "20")
 _NO_NETWORK = re.compile(r"connection|Retrying|resolve host|timed out|ProxyError|SSLError", re.IGNORECASE)
 _NO_RELEASE = re.compile(r"No matching distribution|Could not find a version")
@@ -52,7 +57,7 @@ def newest_release(requirement: Requirement) -> Version:
 
 
 def download(name: str, version: Version, folder: Path) -> Path:
-    """The file of a release, put into ``folder``: a wheel for this machine, else any other wheel, else the sdist.
+    """The file of a release, put into ``folder``: a wheel for this machine, else any other wheel.
 
     Raises InputError. The folder is filled by one rename, so that two runs at once do no harm.
     """
@@ -70,7 +75,7 @@ def download(name: str, version: Version, folder: Path) -> Path:
 def _download_any(pinned: str, into: Path) -> Path:
     into.mkdir()
     common = ("download", "--no-deps", "--ignore-requires-python", "--dest", str(into), pinned)
-    for tags in (*_tags(), ("--no-binary=:all:",)):
+    for tags in _tags():
         try:
             _pip(*common, *tags)
         except NoSuchRelease as error:
@@ -111,23 +116,25 @@ def _pip(*arguments: str) -> str:
     if done.returncode == 0:
         return done.stdout
     complaint = done.stderr or done.stdout
+    errors = [line for line in complaint.splitlines() if line.startswith("ERROR:")] or ["ERROR: no word why"]
+    said = errors[0].removeprefix("ERROR:").strip()
     wanted = next(argument for argument in arguments[1:] if argument[0] != "-" and not Path(argument).is_absolute())
     if _NO_NETWORK.search(complaint):
         raise InputError(
             f"pip cannot reach its package registry to fetch {wanted}; check the network and pip's "
-            f"settings, or name a wheel on this disk"
+            f"settings, or name a wheel on this disk (pip says: {said})"
         )
     if _NO_RELEASE.search(complaint):
         raise NoSuchRelease(
-            f"pip finds no release {wanted}; `pip index versions {wanted.split('=')[0]}` lists what there is"
+            f"pip finds no wheel of {wanted}; `pip index versions {wanted.split('=')[0]}` lists what there is, and an "
+            f"sdist can be named as a file (pip says: {said})"
         )
-    errors = [line for line in complaint.splitlines() if line.startswith("ERROR:")] or ["ERROR: no word why"]
-    raise InputError(f"pip cannot fetch {wanted}: {errors[0].removeprefix('ERROR:').strip()}")
+    raise InputError(f"pip cannot fetch {wanted}: {said}")
 
 
 def _pip_command() -> list[str]:
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-c", _RUN_PIP]
     if found := shutil.which("pip") or shutil.which("pip3"):
         return [found]
     raise InputError(

@@ -30,21 +30,42 @@ def parse_requirement(text: str) -> Requirement | None:
     return requirement if known or requirement.specifier or requirement.url else None
 
 
-def open_requirement(requirement: Requirement, requested: str, cache_dir: Path, progress: Progress) -> SourceTree:
-    """The tree of the newest release that fits. Raises InputError."""
+def open_requirement(
+    requirement: Requirement, requested: str, cache_dir: Path, progress: Progress, package: str | None
+) -> SourceTree:
+    """The tree of the newest release that fits. Raises InputError, also for a name that is neither SGLang nor a fork.
+
+    ``package`` is the fork that the user named.
+    """
     if requirement.url:
         raise InputError(f"{requested} names a URL; fetch it yourself and name the file or the checkout")
     name = canonicalize_name(requirement.name)
+    if name not in (PACKAGE, canonicalize_name(package or PACKAGE)):
+        raise InputError(f"{requested} is not SGLang, and is not fetched; if it is a fork, say --package {name}")
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        raise InputError(
+            f"{requested}: its marker does not hold for this Python; leave it out: {name}{requirement.specifier}"
+        )
+    tree = _fetched(requirement, name, requested, cache_dir, progress, package)
+    if requirement.extras:
+        tree.took += f"; its extras ({', '.join(sorted(requirement.extras))}) are other packages, and not read"
+    return tree
+
+
+def _fetched(
+    requirement: Requirement, name: str, requested: str, cache_dir: Path, progress: Progress, package: str | None
+) -> SourceTree:
     releases = cache_dir / "releases"
     version = _pinned(requirement) or _newest(requirement, releases, progress)
     folder = releases / f"{name}-{version}"
     if kept := _kept(folder):
         try:
-            return open_archive(requested, kept, cache_dir, kind="requirement")
+            return open_archive(requested, kept, cache_dir, kind="requirement", package=package)
         except InputError:  # damaged since it was fetched; what the registry itself has wrong is told below
             shutil.rmtree(folder)
     progress.stage(f"fetching {name} {version}")
-    return open_archive(requested, download(name, version, folder), cache_dir, kind="requirement")
+    found = download(name, version, folder)
+    return open_archive(requested, found, cache_dir, kind="requirement", package=package)
 
 
 def _pinned(requirement: Requirement) -> Version | None:

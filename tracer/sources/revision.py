@@ -1,4 +1,8 @@
-"""A source tree at a revision of a git checkout, read from git's objects; the work tree is not looked at."""
+"""A source tree at a revision of a git checkout, read from git's objects; the work tree is not looked at.
+
+A checkout's own configuration may name programs, and whoever made the checkout wrote it. So git is told to fetch
+nothing by itself, to speak no protocol, and to run no hook and no monitor.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from sgltrace.model import Source
 from sgltrace.sources.tree import SourceTree, UnreadableFile, tree_in
 
 _REGULAR = ("100644", "100755")
+_OWN_PROGRAMS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+_NO_PROTOCOL = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
+"""The first keeps git from fetching what a partial clone lacks, where it is new enough to know the word (2.39.4,
+2.45.1); the second ends a fetch that began all the same before it runs what the checkout names for it."""
 
 
 class GitStore:
@@ -23,7 +31,11 @@ class GitStore:
         self._git = git
         self._checkout = checkout
         self._commit = commit
-        listing = _run(git, checkout, "ls-tree", "-r", "-z", "--full-tree", commit)
+        partial = _is_partial(git, checkout)
+        try:
+            listing = _run(git, checkout, "ls-tree", "-r", "-z", "--full-tree", commit)
+        except InputError as error:
+            raise (_partial(checkout, f"lacks folders of {commit[:12]}") if partial else error) from None
         self._objects: dict[str, str] = {}
         for line in listing.split("\0"):
             facts, _, name = line.partition("\t")
@@ -31,6 +43,8 @@ class GitStore:
                 self._objects[name] = facts.split(" ")[2]
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = -1
+        if partial:
+            self._refuse_missing()
 
     def names(self) -> list[str]:
         """Every regular file of the commit, sorted."""
@@ -56,13 +70,22 @@ class GitStore:
     def locate(self, name: str) -> None:
         """Nothing: the work tree may have another state."""
 
+    def _refuse_missing(self) -> None:
+        """Raise InputError where a Python file of the commit was left out of a partial clone."""
+        wanted = sorted({hash_ for name, hash_ in self._objects.items() if name.endswith(".py")})
+        given = "".join(f"{hash_}\n" for hash_ in wanted)
+        done = _call(self._git, self._checkout, "cat-file", "--batch-check", given=given)
+        if done.returncode or any(line.endswith(" missing") for line in done.stdout.splitlines()):
+            raise _partial(self._checkout, f"lacks Python files of {self._commit[:12]}")
+
     def _reader(self) -> subprocess.Popen[bytes]:
         # A pipe shared with a fork would mix the answers, so each process asks its own git.
         if self._process is None or self._owner != os.getpid():
             self._process = subprocess.Popen(
-                [self._git, "-C", str(self._checkout), "cat-file", "--batch"],
+                _command(self._git, self._checkout, "cat-file", "--batch"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # what it says of a missing object is told as ours
                 env=_environment(),
             )
             self._owner = os.getpid()
@@ -76,7 +99,7 @@ class GitStore:
             process.wait()
 
 
-def open_revision(requested: str, checkout: Path, revision: str) -> SourceTree:
+def open_revision(requested: str, checkout: Path, revision: str, package: str | None = None) -> SourceTree:
     """The tree of ``checkout`` at ``revision`` (a branch, tag, commit, ``HEAD~2`` ...)."""
     git = shutil.which("git")
     if git is None:
@@ -90,6 +113,7 @@ def open_revision(requested: str, checkout: Path, revision: str) -> SourceTree:
         Source(name="", version=_version_of_tag(revision), root=requested, kind="revision", requested=requested),
         where=f"at commit {commit[:12]}",
         within=within,
+        package=package,
     )
 
 
@@ -112,10 +136,32 @@ def _version_of_tag(revision: str) -> str | None:
         return None
 
 
+def _is_partial(git: str, checkout: Path) -> bool:
+    """Whether objects may be missing that git would fetch by itself."""
+    done = _call(git, checkout, "config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$")
+    return done.returncode == 0 and bool(done.stdout.strip())
+
+
+def _partial(checkout: Path, what: str) -> InputError:
+    return InputError(
+        f"{checkout} is a partial clone that {what}, and sgltrace fetches nothing through a checkout's configuration; "
+        f"fetch first, with `git fetch --refetch --no-filter` or `git checkout`, or name a wheel"
+    )
+
+
 def _run(git: str, checkout: Path, *arguments: str) -> str:
     """What a git command prints. Raises InputError with git's own first line."""
-    done = subprocess.run(
-        [git, "-C", str(checkout), *arguments],
+    done = _call(git, checkout, *arguments)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise InputError(f"git cannot read {checkout}: {said[0] if said else 'git failed without a word'}")
+    return done.stdout
+
+
+def _call(git: str, checkout: Path, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _command(git, checkout, *arguments),
+        input=given,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -123,12 +169,13 @@ def _run(git: str, checkout: Path, *arguments: str) -> str:
         check=False,
         env=_environment(),
     )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise InputError(f"git cannot read {checkout}: {said[0] if said else 'git failed without a word'}")
-    return done.stdout
+
+
+def _command(git: str, checkout: Path, *arguments: str) -> list[str]:
+    return [git, "-C", str(checkout), *_OWN_PROGRAMS, *arguments]
 
 
 def _environment() -> dict[str, str]:
-    """Without what a git hook or alias sets for its own repository."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    """Without what a git hook or alias sets for its own repository, and without a way out of the checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**kept, **_NO_PROTOCOL}

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sgltrace.errors import InputError
+from sgltrace.files import naming
 from sgltrace.sources.limits import MAX_FILE, Limits, refuse_name
 
 _OPENERS: dict[bytes, Callable[[Path], io.BufferedIOBase]] = {
@@ -40,7 +41,7 @@ def tarball_as_zip(path: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(suffix=".zip", dir=target.parent)
     try:
-        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
+        with naming(target), os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
             _copy(path, archive)
         os.replace(temporary, target)  # noqa: PTH105 (replaces on every platform)
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:

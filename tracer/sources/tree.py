@@ -109,14 +109,14 @@ def module_name(path: str) -> str | None:
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA|(?:[^/]+/)?PKG-INFO")
 
 
-def tree_in(store: Store, source: Source, *, where: str, within: str = "") -> SourceTree:
+def tree_in(store: Store, source: Source, *, where: str, within: str = "", package: str | None = None) -> SourceTree:
     """The tree of the package that a store of many folders holds, ``within`` one of them.
 
     ``source`` lacks the name; its version is what is taken where no file says one. ``where`` tells the user what
-    was looked into. Raises InputError where the store has no SGLang.
+    was looked into, ``package`` is the fork that the user named. Raises InputError where the store has no SGLang.
     """
     names = store.names()
-    folder = find_package_folder(names, within)
+    folder = find_package_folder(names, within, package)
     if folder is None:
         raise InputError(f"{source.requested} is not SGLang: no folder {PACKAGE}/{RUNTIME} with Python files {where}")
     present = set(names)
@@ -125,19 +125,19 @@ def tree_in(store: Store, source: Source, *, where: str, within: str = "") -> So
         return store.read(name) if name in present else None
 
     own = [name for name in names if name.startswith(f"{folder}/")]
-    package = Package(folder, package_name(folder.rpartition("/")[2], own, read))
+    found = Package(folder, package_name(folder.rpartition("/")[2], own, read))
     version, said_by = find_version(
-        package,
+        found,
         read,
         metadata=filter(_METADATA.fullmatch, names),
-        project=f"{package.parent}/pyproject.toml".lstrip("/"),
+        project=f"{found.parent}/pyproject.toml".lstrip("/"),
     )
     if version is None:
         version, said_by = source.version, "its name"
     told = f"version {version} from {said_by}" if version else "version unknown"
     return SourceTree(
         store,
-        package,
-        msgspec.structs.replace(source, name=package.name, version=version),
+        found,
+        msgspec.structs.replace(source, name=found.name, version=version),
         f"package {folder} {where}, {told}",
     )
