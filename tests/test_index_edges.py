@@ -822,3 +822,30 @@ def test_an_expression_nested_too_deeply_is_noted(resolve: Resolve):
     deep = "x" + " + x" * 400
     program = resolve(f"def f(): pass\ndef main(x):\n f()\n return {deep}\n")
     assert "main -> f direct" in edges(program) or program.engine.unread
+
+
+def test_what_is_looked_up_is_of_a_class_in_a_module_that_only_the_annotation_names(resolve):
+    program = resolve(
+        """
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from sglang.srt.things import Thing
+
+        def main(name):
+            find(name).act()
+
+        def find(name) -> "Thing":
+            return REGISTRY[name]
+
+        REGISTRY = {}
+        """,
+        things="""
+        from sglang.srt.more import Base
+
+        class Thing(Base):
+            def act(self):
+                pass
+        """,
+        more="class Base:\n    pass\n",
+    )
+    assert "main -> things:Thing.act attr_method" in edges(program)

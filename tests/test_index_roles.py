@@ -9,8 +9,11 @@ import pytest
 from index_support import sources
 from trees import write_tree
 
-from sgltrace.errors import InputError
+from sgltrace.errors import InputError, UsageError
 from sgltrace.index import IndexOptions, Program, analyse, build
+from sgltrace.insight.points import select
+from sgltrace.insight.state import contract_of
+from sgltrace.insight.summary import lines, summarise
 from sgltrace.progress import SilentProgress
 from sgltrace.sources import SourceTree, open_source
 
@@ -175,6 +178,84 @@ def test_a_worker_that_is_a_target_worker_is_v1(tmp_path: Path):
     program = analysed(tmp_path, {**ENGINE, "spec.algorithm": algorithm})
     assert program.cast.entry_points["v1"] == "sglang.srt.spec.v1:EagleWorker.forward_batch_generation"
     assert program.cast.entry_points["v2"] is None
+
+
+# The scheduler's choice between the two workers, in one statement; the second worker inherits from the first.
+CHOICES = {
+    "a conditional expression": "Worker = EagleWorkerV2 if self.enable_overlap else EagleWorker",
+    "its negation": "Worker = EagleWorker if not self.enable_overlap else EagleWorkerV2",
+    "one that is called at once": "return (EagleWorkerV2 if self.enable_overlap else EagleWorker)(self.tp_worker)",
+    "and, or": "Worker = self.enable_overlap and EagleWorkerV2 or EagleWorker",
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+def test_workers_that_are_chosen_in_one_expression(tmp_path: Path, choice: str):
+    choice, returned = (choice, "Worker(self.tp_worker)") if "return" not in choice else ("pass", choice[7:])
+    scheduler = textwrap.dedent(ENGINE["managers.scheduler"])
+    a, b = scheduler.index("    def init_draft"), scheduler.index("    def event_loop_normal")
+    init = f"""
+    def init_draft(self):
+        self.draft_worker = self.make() if self.spec_algorithm.is_eagle() else None
+    def make(self):
+        from sglang.srt.spec.v1 import EagleWorker
+        from sglang.srt.spec.v2 import EagleWorkerV2
+        if self.spec_algorithm.is_eagle():
+            {choice}
+            return {returned}
+
+"""
+    second = """
+        from sglang.srt.spec.v1 import EagleWorker
+        class EagleWorkerV2(EagleWorker):
+            def forward_batch_generation(self, batch): self.draft()
+        """
+    files = {**ENGINE, "managers.scheduler": scheduler[:a] + init + scheduler[b:], "spec.v2": second}
+    program = analysed(tmp_path, files)
+    assert program.cast.entry_points == {
+        "v1": "sglang.srt.spec.v1:EagleWorker.forward_batch_generation",
+        "v2": "sglang.srt.spec.v2:EagleWorkerV2.forward_batch_generation",
+    }
+
+
+BROKEN = "<<<<<<< HEAD\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("managers.scheduler", "no scheduler process found"),
+        ("spec.algorithm", "no speculative worker found"),
+    ],
+)
+def test_what_is_missing_for_a_broken_file_is_not_said_to_be_missing(tmp_path: Path, module: str, said: str):
+    broken = textwrap.dedent(ENGINE[module]) + BROKEN
+    with pytest.raises(InputError, match=said) as caught:
+        analysed(tmp_path, {**ENGINE, module: broken})
+    line = broken.count("\n")
+    assert f"sglang/srt/{module.replace('.', '/')}.py (line {line}: " in str(caught.value)
+    assert "release" not in str(caught.value) and "mend that" in str(caught.value)
+
+
+@pytest.mark.parametrize(("broken", "path", "other"), [("spec.v2", "v2", "v1"), ("spec.v1", "v1", "v2")])
+def test_a_path_whose_worker_cannot_be_read_is_unknown(tmp_path: Path, broken: str, path: str, other: str):
+    files = {**ENGINE, broken: textwrap.dedent(ENGINE[broken]) + BROKEN}
+    index = build(tree_of(tmp_path, files), IndexOptions(cache_dir=None, jobs=1), SilentProgress())
+    assert index.entry_points[path] is None and index.entry_points[other] is not None
+    assert f"sglang/srt/spec/{path}.py (line " in index.unknown_paths[path]
+    assert not any("absent" in note and "unknown" not in note for note in index.notes)
+    told = dict(lines(summarise(index, "")))
+    assert told[f"path {path}"].startswith("unknown: ")
+    for ask in (contract_of, select):
+        with pytest.raises(UsageError, match=f"whether sglang of unknown version has a path {path} is unknown: "):
+            ask(index, path)
+
+
+def test_a_broken_file_that_names_no_part_leaves_absence_as_it_is(tmp_path: Path):
+    index = build(
+        tree_of(tmp_path, {**ENGINE, "spec.ngram": BROKEN}), IndexOptions(cache_dir=None, jobs=1), SilentProgress()
+    )
+    assert index.unknown_paths == {} and [skipped.file for skipped in index.skipped] == ["sglang/srt/spec/ngram.py"]
 
 
 @pytest.mark.parametrize(

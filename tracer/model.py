@@ -230,6 +230,8 @@ class Index(msgspec.Struct, kw_only=True):
     source: Source
     entry_points: dict[str, str | None]
     """``v1`` and ``v2``: the worker method that the scheduler calls each step, or None where the path is absent."""
+    unknown_paths: dict[str, str] = {}
+    """A path that was not found, where that does not mean that it is absent: why nobody knows."""
     event_loops: list[str] = []
     processes: list[str] = []
     workers: list[Worker] = []

@@ -41,7 +41,9 @@ def _answers(index: Index) -> list[str]:
     lines += ["| Path | Design | Answer | Hard | Soft |", "| --- | --- | --- | ---: | ---: |"]
     for path in PATHS:
         if not index.entry_points.get(path):
-            lines.append(f"| {path} | | this release has no {path} worker | | |")
+            unknown = index.unknown_paths.get(path)
+            told = f"this release has no {path} worker" if unknown is None else f"unknown: {_text(unknown)}"
+            lines.append(f"| {path} | | {told} | | |")
             continue
         for design in DESIGNS:
             found = [severity(point, path, design) for point in index.coupling_points]

@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class PathLine:
-    """One path of the release: absent where ``entry`` is None."""
+    """One path of the release: absent where ``entry`` is None, unless ``unknown`` says why nobody knows."""
 
     name: str
     entry: FunctionLink | None
@@ -47,6 +47,7 @@ class PathLine:
     functions: int
     tensors: int
     answers: list[Answer]
+    unknown: str | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def overview(context: Context) -> Overview:
 def _path(context: Context, path: str) -> PathLine:
     entry = context.index.entry_points.get(path)
     if entry is None:
-        return PathLine(path, None, [], 0, 0, [])
+        return PathLine(path, None, [], 0, 0, [], unknown=context.index.unknown_paths.get(path))
     return PathLine(
         name=path,
         entry=function_link(context, entry),

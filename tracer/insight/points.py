@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 
 from sgltrace.errors import UsageError
+from sgltrace.insight.state import check_path
 from sgltrace.model import CouplingPoint, Index
 
 
 def select(
     index: Index, path: str | None = None, kind: str | None = None, severity: str | None = None
 ) -> list[CouplingPoint]:
-    """The points that meet every condition given, by rank. Raises UsageError for a kind that the index lacks."""
+    """The points that meet every condition given, by rank. Raises UsageError for a kind or path it lacks."""
+    check_path(index, path)
     kinds = {point.kind for point in index.coupling_points}
     if kind is not None and kind not in kinds:
         raise UsageError(f"there is no point of kind {kind!r}; the index has {', '.join(sorted(kinds)) or 'none'}")

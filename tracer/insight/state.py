@@ -71,10 +71,19 @@ def step_order(index: Index, path: str | None = None) -> dict[str, int]:
 
 def contract_of(index: Index, path: str | None) -> list[ContractField]:
     """The fields that an off step must produce. Raises UsageError for a path that the release lacks."""
-    if path is not None and index.entry_points.get(path) is None:
-        there = [name for name, entry in sorted(index.entry_points.items()) if entry is not None]
-        raise UsageError(f"{index.source.name} {index.source.version} has no path {path}; it has {', '.join(there)}")
+    check_path(index, path)
     return [row for row in index.contract if path in (None, row.path)]
+
+
+def check_path(index: Index, path: str | None) -> None:
+    """Raise UsageError for a path that the index lacks."""
+    if path is not None and index.entry_points.get(path) is None:
+        release = f"{index.source.name} {index.source.version or 'of unknown version'}"
+        if path in index.unknown_paths:
+            raise UsageError(f"whether {release} has a path {path} is unknown: {index.unknown_paths[path]}")
+        there = [name for name, entry in sorted(index.entry_points.items()) if entry is not None]
+        known = f"it has {', '.join(there)}" if there else "it has none"
+        raise UsageError(f"{release} has no path {path}; {known}")
 
 
 def _is_class(cls: str, wanted: str) -> bool:

@@ -20,6 +20,7 @@ def summarise(index: Index, took: str) -> dict[str, Any]:
             "took": took,
         },
         "entry_points": dict(sorted(index.entry_points.items())),
+        "unknown_paths": index.unknown_paths,
         "workers": [
             {"class": worker.cls, "path": worker.path, "algorithms": worker.algorithms, "overlap": worker.overlap}
             for worker in index.workers
@@ -45,7 +46,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     version = source["version"] or "of unknown version"
     told = [("source", f"{source['name']} {version} ({source['kind']}): {source['took']}")]
     for path, entry in summary["entry_points"].items():
-        told.append((f"path {path}", entry or "absent: this release creates no such worker"))
+        told.append((f"path {path}", entry or _without_entry(summary["unknown_paths"].get(path))))
     for worker in summary["workers"]:
         if worker["path"] is None:
             told.append(("other worker", f"{worker['class']} ({_created(worker)})"))
@@ -60,6 +61,10 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     told += [("skipped", f"{skipped['file']}: {skipped['why']}") for skipped in summary["skipped"]]
     told += [("note", note) for note in summary["notes"]]
     return told
+
+
+def _without_entry(unknown: str | None) -> str:
+    return "absent: this release creates no such worker" if unknown is None else f"unknown: {unknown}"
 
 
 def _created(worker: dict[str, Any]) -> str:

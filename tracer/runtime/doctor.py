@@ -14,7 +14,7 @@ import msgspec
 from . import target as targets
 from .fast import why_not_fast
 from .plan import Options, Plan, make_plan
-from .session import target_problems
+from .session import nobody_plays, target_problems
 from .staging import stage
 from .target import Target
 
@@ -41,7 +41,7 @@ def diagnose(command: Sequence[str]) -> Diagnosis:
     if root is not None and not plan.sites:
         problems.append(f"no function of {root} plays a role that is known; is this SGLang?")
     elif plan.roles_missing and root is not None:
-        notes.append(f"this release has no function for: {', '.join(plan.roles_missing)}")
+        notes.append(nobody_plays(plan, plan.roles_missing))
     notes += [f"{file} could not be parsed" for file in plan.unreadable]
     slow = why_not_fast(target)
     if slow is not None:

@@ -233,8 +233,9 @@ def _functions(package: str, root: Path, wanted: Iterable[Role]) -> tuple[list[s
                 continue
             try:
                 tree = ast.parse(path.read_bytes())
-            except (SyntaxError, ValueError, RecursionError, OSError):
-                unreadable.append(path.relative_to(root).as_posix())
+            except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+                line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+                unreadable.append(f"{path.relative_to(root).as_posix()}{line}")
                 continue
             found += [f"{module}:{name}" for name in _names(tree.body, "")]
     return sorted(set(found)), unreadable

@@ -91,7 +91,7 @@ def prepare(
     plan = make_plan(targets.PACKAGE, root, target.version, options.probe, options.own_sites)
     missing = missing_roles(plan, options.path)
     if missing:
-        problems.append(f"this release has no function for: {', '.join(missing)}")
+        problems.append(nobody_plays(plan, missing))
     if plan.unreadable:
         problems.append(f"{len(plan.unreadable)} files could not be parsed, first {plan.unreadable[0]}")
     stage(folder, plan)
@@ -103,6 +103,14 @@ def prepare(
         if why is not None:
             problems.append(why)
     return folder, plan
+
+
+def nobody_plays(plan: Plan, roles: list[str]) -> str:
+    """That no function was found for these roles: a release lacks them only where all of it could be read."""
+    named = ", ".join(roles)
+    if plan.unreadable:
+        return f"no function was found for: {named}; it may be in what could not be parsed: {plan.unreadable[0]}"
+    return f"this release has no function for: {named}"
 
 
 def missing_roles(plan: Plan, path: str) -> list[str]:

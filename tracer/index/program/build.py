@@ -15,6 +15,7 @@ from sgltrace.index.facts.text import text
 from sgltrace.index.program.phases import Phases
 from sgltrace.index.program.program import Program
 from sgltrace.index.program.roles import find_cast, find_processes
+from sgltrace.index.program.unread import unread_parts
 from sgltrace.index.program.vocabulary import roles
 from sgltrace.index.resolution.engine import Engine
 from sgltrace.index.resolution.entities import FunctionInfo, ModuleInfo
@@ -80,6 +81,9 @@ def _notes(program: Program) -> list[str]:
     if left:
         notes.append(f"{left} models that are found by searching a package are not followed; --whole follows them")
     notes += [f"{function.id} is nested too deeply to be read" for function in engine.unread]
+    notes += [
+        f"{file} cannot be read: what stands in it is unknown, and not absent" for file in unread_parts(engine, roles())
+    ]
     return notes
 
 
@@ -128,6 +132,7 @@ def _to_index(program: Program) -> Index:
         tool=f"sgltrace {__version__}",
         source=engine.tree.source,
         entry_points=cast.entry_points,
+        unknown_paths=cast.unknown,
         event_loops=[function.id for function in cast.event_loops],
         processes=[function.id for function in cast.processes],
         workers=cast.workers,

@@ -111,4 +111,4 @@ class Program:
         return text(expression)
 
     def __iter__(self) -> Iterator[FunctionInfo]:
-        return iter(self.engine.reached)
+        return iter(list(self.engine.reached))  # to ask about one may have a module read

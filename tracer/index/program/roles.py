@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sgltrace.errors import InputError
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.guards import Chain, Condition
 from sgltrace.index.facts.text import text
 from sgltrace.index.program.program import Program
+from sgltrace.index.program.unread import in_unread, unread_parts, why_missing
 from sgltrace.index.program.vocabulary import Roles, matches
 from sgltrace.index.resolution.engine import Engine
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo, ModuleInfo
@@ -33,6 +33,8 @@ class Cast:
     worker_classes: dict[str, ClassInfo] = field(default_factory=dict)
     """By the class's id."""
     entry_points: dict[str, str | None] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Why nobody knows whether there is a path, where it was not found."""
     notes: list[str] = field(default_factory=list)
     places: dict[ClassInfo, list[Place]] = field(default_factory=dict)
     """Where each worker class is chosen, with the conditions of the choice."""
@@ -48,10 +50,8 @@ def find_processes(engine: Engine, roles: Roles) -> list[FunctionInfo]:
     for module in modules_defining(engine, roles, "def", roles.process):
         found += [function for name, function in module.functions.items() if name in roles.process]
     if not found:
-        raise InputError(
-            f"{engine.tree.source.requested}: no scheduler process found (no function named "
-            f"{', '.join(roles.process)}); sgltrace needs an SGLang release with speculative workers (0.4 or later)"
-        )
+        what = f"no scheduler process found (no function named {', '.join(roles.process)})"
+        raise why_missing(engine, roles, what, "; is this a release of SGLang that serves?")
     return found
 
 
@@ -63,7 +63,7 @@ def modules_defining(engine: Engine, roles: Roles, keyword: str, names: tuple[st
     for candidates in (hinted, [name for name in modules if name.startswith(f"{engine.tree.package}.srt.")]):
         found = []
         for name in candidates:
-            source = engine.tree.read_module(name)
+            source = engine.modules.source(name)
             if pattern.search(source):
                 found.append(name)
                 engine.modules.prefetch([name, *imports_at_a_glance(source)])
@@ -88,10 +88,8 @@ def find_cast(program: Program, roles: Roles, processes: list[FunctionInfo]) -> 
     cast.event_loops.sort(key=lambda f: f.id)
     _find_workers(program, roles, cast)
     if not cast.workers:
-        raise InputError(
-            f"{engine.tree.source.requested} has no speculative worker; name a release with speculative decoding "
-            f"(SGLang 0.4 or later)"
-        )
+        what = f"no speculative worker found (nothing that the scheduler holds in {', '.join(roles.worker_fields)})"
+        raise why_missing(engine, roles, what, "; name a release that has one, such as sglang==0.5.9")
     _find_paths(program, roles, cast)
     return cast
 
@@ -104,8 +102,8 @@ def _scheduler(program: Program, roles: Roles, processes: list[FunctionInfo]) ->
                 return cls
     found = [cls for name in roles.scheduler for cls in program.find_classes(name)]
     if not found:
-        requested = program.tree.source.requested
-        raise InputError(f"{requested}: no scheduler class found (none named {', '.join(roles.scheduler)})")
+        what = f"no scheduler class found (none named {', '.join(roles.scheduler)})"
+        raise why_missing(program.engine, roles, what, "; is this a release of SGLang that serves?")
     return found[0]
 
 
@@ -160,13 +158,29 @@ def _all_places(program: Program, classes: Iterable[ClassInfo]) -> dict[ClassInf
 
 def _chosen(body: list[s.Stmt]) -> Iterator[s.Name | s.Attr]:
     for statement in body:
-        value = statement.value if isinstance(statement, (s.Return, s.Assign)) else None
-        if isinstance(value, s.Call):
-            value = value.func
-        if isinstance(value, (s.Name, s.Attr)):
-            yield value
+        if isinstance(statement, (s.Return, s.Assign, s.AnnAssign)) and statement.value is not None:
+            yield from _alternatives(statement.value)
         for inner in s.blocks(statement):
             yield from _chosen(inner)
+
+
+def _alternatives(value: s.Expr) -> Iterator[s.Name | s.Attr]:
+    """The names of which a value may be one, or be made by calling one."""
+    if isinstance(value, (s.Name, s.Attr)):
+        yield value
+    elif isinstance(value, s.Call):
+        yield from _alternatives(value.func)
+    elif isinstance(value, s.Cond):
+        yield from _alternatives(value.body)
+        yield from _alternatives(value.orelse)
+    elif isinstance(value, s.Bool):
+        yield from _alternatives(value.left)
+        yield from _alternatives(value.right)
+    elif isinstance(value, (s.Sub, s.Walrus)):
+        yield from _alternatives(value.value)
+    elif isinstance(value, (s.Map, s.Seq)):
+        for item in value.values if isinstance(value, s.Map) else value.items:
+            yield from _alternatives(item)
 
 
 def _holding(chain: Chain) -> Iterator[s.Expr]:
@@ -279,11 +293,19 @@ def _find_paths(program: Program, roles: Roles, cast: Cast) -> None:
     for path in PATHS:
         chosen = cast.worker_of(path)
         cast.entry_points[path] = None if chosen is None else _entry_point(program, roles, cast, chosen)
-        if chosen is None:
-            cast.notes.append(
-                f"path {path} is absent: this release has no "
-                f"{main.upper()} worker {'under' if path == 'v2' else 'without'} overlap scheduling"
-            )
+        if cast.entry_points[path] is not None:
+            continue
+        what = f"{main.upper()} worker {'under' if path == 'v2' else 'without'} overlap scheduling"
+        unread = unread_parts(engine, roles)
+        if unread:
+            cast.unknown[path] = f"no {what} was found, {in_unread(unread)}"
+            cast.notes.append(f"path {path} is unknown: {cast.unknown[path]}")
+        elif chosen is not None:
+            steps = ", ".join(roles.step_methods)
+            cast.unknown[path] = f"its worker is {chosen.id}, of which the scheduler calls no step method ({steps})"
+            cast.notes.append(f"path {path} is unknown: {cast.unknown[path]}")
+        else:
+            cast.notes.append(f"path {path} is absent: this release has no {what}")
 
 
 def _with_path(worker: Worker, path: str) -> Worker:

@@ -94,7 +94,7 @@ class Engine:
                     self.unread.append(function)
                 self.solver.run()
             self.solver.run()
-            if not self._queue and not settle(self):
+            if not self._queue and not settle(self) and not self._queue:
                 return
 
     def _prefetch(self, function: FunctionInfo) -> None:

@@ -12,7 +12,7 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.store import Facts
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
 from sgltrace.index.resolution.values import External, ModuleRef, Node, Solver, constant
-from sgltrace.sources import SourceTree
+from sgltrace.sources import SourceTree, UnreadableFile
 
 
 class Modules:
@@ -86,6 +86,14 @@ class Modules:
         self._on_load(module)
         return module
 
+    def source(self, name: str) -> bytes:
+        """The bytes of a module, to be searched for a name; empty where they cannot be read, which is then known."""
+        try:
+            return self._tree.read_module(name)
+        except UnreadableFile as error:
+            self.skipped.setdefault(self._tree.modules[name], str(error))
+            return b""
+
     def local_class(self, function: FunctionInfo, node: s.Class, scope: Scope) -> ClassInfo:
         """A class defined inside a function, with its methods bound."""
         binder = Binder(self, function.module, self._solver)
@@ -101,7 +109,7 @@ class Modules:
         names = self.submodules(package)
         if self.followed is not None:
             wanted = re.compile(rb"^class (?:%s)\b" % "|".join(self.followed).encode(), re.MULTILINE)
-            found = [name for name in names if wanted.search(self._tree.read_module(name))]
+            found = [name for name in names if wanted.search(self.source(name))]
             self.not_followed.update(name for name in names if name not in found)
             names = found
         self._facts.prefetch(names)

@@ -31,7 +31,7 @@ def _contradicted(engine: Engine) -> bool:
     refused, engine.solver.refused = engine.solver.refused, {}
     for target in refused:
         transform = target.transform
-        for source in engine.checked.get(target, ()):
+        for source in list(engine.checked.get(target, ())):
             instances = [v for v in source.values if isinstance(v, Instance)]
             if transform is None or not 0 < len(instances) <= MAX_CONTRADICTING:
                 continue
@@ -45,7 +45,7 @@ def _contradicted(engine: Engine) -> bool:
 def _returned(engine: Engine) -> bool:
     """Where a body does not tell what it returns, the annotation does."""
     moved = False
-    for function in engine.reached:
+    for function in list(engine.reached):  # an annotation may be of a class in a module that nobody read yet
         node = function.node
         if function.fell_back or not isinstance(node, s.Func) or node.returns is None or not function.lowered:
             continue
@@ -61,7 +61,7 @@ def _returned(engine: Engine) -> bool:
 def _unmade(engine: Engine) -> bool:
     """An object of a class that nobody is seen to make: its fields are what its ``__init__`` would write."""
     moved = False
-    for result, cls in engine.misses:
+    for result, cls in list(engine.misses):
         if not (result.values or cls.instantiated):
             moved |= assume_made(engine, cls)
     return moved
