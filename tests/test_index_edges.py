@@ -97,6 +97,100 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["main -> A.f_wide ~attr_method", "main -> A.f_narrow ~attr_method"],
         ["main -> A.f attr_method", "main -> A.f ~attr_method"],
     ),
+    "an object of another family than the annotation's, which has what it is asked for": (
+        """
+        class Worker:
+            def verified(self): pass
+            def stop(self): pass
+        class Speculating:
+            def verified(self): pass
+        class Report:
+            def print(self): pass
+        class Processor:
+            worker: Worker
+            def __init__(self, worker: Worker): self.worker = worker
+            def step(self): self.worker.verified()
+        def main(n):
+            Processor(Worker() if n else Speculating() if n > 1 else Report()).step()
+        """,
+        ["Processor.step -> Worker.verified ~attr_method", "Processor.step -> Speculating.verified ~attr_method"],
+        [],
+    ),
+    "of one family, the member that the annotation names": (
+        """
+        class Input:
+            def merge(self): pass
+        class Draft(Input):
+            def merge(self): pass
+        class Verify(Input):
+            def merge(self): pass
+        def take(x: Draft): x.merge()
+        def main(n):
+            for x in [Draft(), Verify()]: take(x)
+        """,
+        ["take -> Draft.merge attr_method"],
+        ["take -> Verify.merge ~attr_method", "take -> Verify.merge attr_method"],
+    ),
+    "a base's property gives each object its own field": (
+        """
+        class Base:
+            def __init__(self): self._worker = None
+            @property
+            def worker(self) -> "Worker | None": return self._worker
+        class Worker:
+            def draft(self): pass
+        class Layered(Worker):
+            def draft(self): pass
+        class One(Base):
+            def __init__(self): self._worker = Worker()
+            def step(self): self.worker.draft()
+        class Other(Base):
+            def __init__(self): self._worker = Layered()
+            def step(self): self.worker.draft()
+        def main():
+            One().step()
+            Other().step()
+        """,
+        ["One.step -> Worker.draft attr_method", "Other.step -> Layered.draft attr_method"],
+        ["One.step -> Layered.draft ~attr_method", "Other.step -> Worker.draft ~attr_method"],
+    ),
+    "a property whose field nobody writes is what it is annotated as": (
+        """
+        class Worker:
+            def draft(self): pass
+        class Base:
+            @property
+            def worker(self) -> Worker: return self._worker
+        def main():
+            Base().worker.draft()
+            Worker()
+        """,
+        ["main -> Worker.draft attr_method"],
+        [],
+    ),
+    "an exception is made where it is raised": (
+        """
+        class Full(Exception):
+            def __init__(self, n=0): pass
+        def main(n):
+            if n: raise Full
+            raise Full(n)
+        """,
+        ["main -> Full.__init__ constructor"],
+        [],
+    ),
+    "an iterator that is its own": (
+        """
+        class Rows:
+            def __iter__(self): return self
+            def __next__(self): return f
+        def f(): pass
+        def main():
+            for row in Rows(): row()
+        """,
+        ["main -> Rows.__iter__ special_method", "main -> Rows.__next__ special_method", "main -> f function_variable"],
+        [],
+    ),
     "a parameter's annotation": (
         """
         from typing import Optional

@@ -10,7 +10,7 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.guards import Guards, expressions
 from sgltrace.index.facts.parse import parse_source
 from sgltrace.index.facts.text import text
-from sgltrace.index.program.phases import truth
+from sgltrace.index.program.conditions import known_of, truth
 
 
 def guards_of_mark(source: str) -> list[tuple[str, bool, str]]:
@@ -98,4 +98,4 @@ def test_text_is_the_source(expression: str):
 def test_truth(test: str, known: dict[str, bool], answer: bool | None):
     [statement] = parse_source(f"x = {test}\n").body
     assert isinstance(statement, s.Assign)
-    assert truth(statement.value, known) is answer
+    assert truth(statement.value, lambda asked: known_of(asked, known)) is answer

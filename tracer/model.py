@@ -98,6 +98,8 @@ class CallEdge(msgspec.Struct, kw_only=True):
     kind: str
     confidence: float
     virtual: bool = False
+    decode: bool = True
+    """Whether a decode step may take it: False where each site stands behind a condition that no such step meets."""
     sites: list[CallSite]
 
 

@@ -79,6 +79,8 @@ def path(
         _print_function(graph, source)
         for edge in edges:
             _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
+        if not all(edge.decode for edge in edges):
+            print("   no decode step takes this path: a condition on it asks for another forward mode or model")
     if edges is None:
         raise typer.Exit(EXIT_FOUND)
 

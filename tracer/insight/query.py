@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 
@@ -54,23 +55,33 @@ class CallGraph:
         return [call for call in self._index.unresolved if call.caller == function]
 
     def shortest_path(self, start: str, goal: str) -> list[CallEdge] | None:
-        """The edges of a shortest call path, or None where there is none. Certain edges win among equals."""
-        try:
-            nodes = nx.dijkstra_path(self._graph, start, goal)
-        except (nx.NetworkXNoPath, nx.NodeNotFound):
-            return None
-        return [self._graph.edges[pair]["edge"] for pair in pairwise(nodes)]
+        """The edges of a shortest call path, or None where there is none. Certain edges win among equals.
+
+        A path that a decode step may take wins over a shorter one that none can (``decode`` of an edge is False).
+        What a decorator's wrapper calls is whatever is decorated: a path begins in a wrapper, but leads through none.
+        """
+        for decode_only in (True, False):
+
+            def weight(caller: str, callee: str, data: dict[str, Any], decode_only: bool = decode_only) -> float | None:
+                edge: CallEdge = data["edge"]
+                hidden = (edge.kind == "decorated" and caller != start) or (decode_only and not edge.decode)
+                return None if hidden else _weight(edge)
+
+            try:
+                nodes = nx.dijkstra_path(self._graph, start, goal, weight=weight)
+            except (nx.NetworkXNoPath, nx.NodeNotFound):
+                continue
+            return [self._graph.edges[pair]["edge"] for pair in pairwise(nodes)]
+        return None
 
     @cached_property
     def _graph(self) -> nx.DiGraph[str]:
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.functions)
         for edge in self._index.calls:
-            doubt = (1.0 - edge.confidence) + (0.5 if edge.virtual else 0.0)
-            weight = 1.0 + doubt / 1000  # decides among paths of one length, never between lengths
             known = graph.get_edge_data(edge.caller, edge.callee)
-            if known is None or weight < known["weight"]:
-                graph.add_edge(edge.caller, edge.callee, weight=weight, edge=edge)
+            if known is None or _rank(edge) < _rank(known["edge"]):
+                graph.add_edge(edge.caller, edge.callee, edge=edge)
         return graph
 
     @cached_property
@@ -93,6 +104,16 @@ class CallGraph:
         if not near:
             return "`sgltrace index` lists the entry points to start from"
         return f"did you mean {_listed([id for tail in near for id in tails[tail]])}?"
+
+
+def _weight(edge: CallEdge) -> float:
+    doubt = (1.0 - edge.confidence) + (0.5 if edge.virtual else 0.0)
+    return 1.0 + doubt / 1000  # decides among paths of one length, never between lengths
+
+
+def _rank(edge: CallEdge) -> tuple[bool, bool, float]:
+    """Of two edges between the same functions, the one that says more comes first."""
+    return edge.kind == "decorated", not edge.decode, _weight(edge)
 
 
 def _grouped(pairs: Iterable[tuple[str, CallEdge]]) -> defaultdict[str, list[CallEdge]]:

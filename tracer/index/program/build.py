@@ -12,6 +12,7 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.store import Facts
 from sgltrace.index.facts.syntax import line_of
 from sgltrace.index.facts.text import text
+from sgltrace.index.program.conditions import decode_conditions
 from sgltrace.index.program.phases import Phases
 from sgltrace.index.program.program import Program
 from sgltrace.index.program.roles import find_cast, find_processes
@@ -166,9 +167,12 @@ _CONFIDENCE = {"callback": 0.6, "attr_method": 0.9, "property": 0.9, "special_me
 def _calls(program: Program) -> list[CallEdge]:
     merged: dict[tuple[str, str, str], dict[int, CallSite]] = defaultdict(dict)
     fixed: dict[tuple[str, str, str], bool] = defaultdict(bool)
+    decode: dict[tuple[str, str, str], bool] = defaultdict(bool)
+    conditions = decode_conditions(program, roles())
     for (caller, callee, kind), uses in program.engine.edges.items():
         key = (caller.id, callee.id, kind)
         guards = program.guards(caller)
+        decode[key] |= conditions.may_take(caller, uses)
         for use in uses:
             fixed[key] |= not use.is_virtual(callee)
             for expression in use.expressions:
@@ -186,6 +190,7 @@ def _calls(program: Program) -> list[CallEdge]:
                 kind=kind,
                 confidence=confidence,
                 virtual=virtual,
+                decode=decode[key],
                 sites=[site for _, site in sorted(sites.items())],
             )
         )

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sgltrace.index.facts import syntax as s
-from sgltrace.index.facts.guards import Chain
+from sgltrace.index.program.conditions import Conditions
 from sgltrace.index.program.program import Program
 from sgltrace.index.program.roles import Cast
 from sgltrace.index.program.vocabulary import Roles, matches
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
-from sgltrace.index.resolution.modules import dotted
 from sgltrace.index.resolution.uses import Use
 from sgltrace.model import PATHS, PHASES
 
@@ -36,7 +34,7 @@ class Phases:
             if path != "any" and worker is None:
                 continue
             others = [c for c in cast.worker_classes.values() if worker is not None and c is not worker]
-            view = _View(calls, frozenset(others), roles.known.get(path, {}))
+            view = _View(calls, frozenset(others), Conditions(program, roles.known.get(path, {})))
             self.of[path] = _phases(view, roles, cast)
 
     def phases(self, function: FunctionInfo) -> list[str]:
@@ -70,14 +68,12 @@ class _Calls:
 class _View:
     """The call graph as one path sees it."""
 
-    def __init__(self, calls: _Calls, others: frozenset[ClassInfo], known: dict[str, bool]) -> None:
+    def __init__(self, calls: _Calls, others: frozenset[ClassInfo], conditions: Conditions) -> None:
         self.calls = calls
         self.others = others
-        self.known = known
+        self._conditions = conditions
         self.made: set[ClassInfo] = set()
         self.available: set[ClassInfo] = set()
-        self._alive_at: dict[int, bool] = {}
-        self._truths: dict[int, bool | None] = {}
 
     def reach(self, roots: Iterable[FunctionInfo], stop: frozenset[FunctionInfo]) -> set[FunctionInfo]:
         """What the roots reach without going through ``stop``; functions of ``stop`` that are met are in it."""
@@ -125,44 +121,7 @@ class _View:
         return not any(owner in self.calls.classes.mro(other) for other in self.others)
 
     def _alive(self, caller: FunctionInfo, uses: Iterable[Use]) -> bool:
-        return not self.known or any(self._use_alive(caller, use) for use in uses)
-
-    def _use_alive(self, caller: FunctionInfo, use: Use) -> bool:
-        alive = self._alive_at.get(id(use))
-        if alive is None:
-            guards = self.calls.program.guards(caller)
-            alive = any(not self._fails(guards.at(expression)) for expression in use.expressions)
-            self._alive_at[id(use)] = alive
-        return alive
-
-    def _fails(self, chain: Chain) -> bool:
-        for condition in chain:
-            if condition.test is None or condition.kind not in ("if", "return", "assert"):
-                continue
-            key = id(condition.test)
-            if key not in self._truths:
-                self._truths[key] = truth(condition.test, self.known)
-            if self._truths[key] is (not condition.holds):
-                return True
-        return False
-
-
-def truth(test: s.Expr, known: dict[str, bool]) -> bool | None:
-    """Whether a test holds, as far as ``known`` (by the end of a dotted name) tells; None where it does not."""
-    if isinstance(test, s.Unary) and test.op == "not":
-        inner = truth(test.value, known)
-        return None if inner is None else not inner
-    if isinstance(test, s.Bool):
-        left, right = truth(test.left, known), truth(test.right, known)
-        decisive = test.op == "or"
-        if left is decisive or right is decisive:
-            return decisive
-        return left if left is right else None
-    name = dotted(test.func) if isinstance(test, s.Call) and not test.args else dotted(test)
-    if name is None:
-        return None
-    parts = name.split(".")
-    return known.get(".".join(parts[-2:]), known.get(parts[-1]))
+        return self._conditions.may_take(caller, uses)
 
 
 def _phases(view: _View, roles: Roles, cast: Cast) -> dict[str, frozenset[FunctionInfo]]:

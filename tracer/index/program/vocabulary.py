@@ -31,6 +31,8 @@ class Roles:
     worker_fields: tuple[str, ...]
     target_fields: tuple[str, ...]
     step_methods: tuple[str, ...]
+    mode_classes: tuple[str, ...]
+    decode_modes: tuple[str, ...]
     algorithm_predicate: re.Pattern[str]
     main_algorithm: str
     overlap_word: str

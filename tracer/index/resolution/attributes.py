@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 def load(engine: Engine, base: Node, name: str, use: Use, result: Node) -> None:
     """``base.name`` goes into ``result``."""
-    engine.solver.watch(base, partial(_load_from, engine, name, use, result))
+    engine.solver.watch(base, partial(load_from, engine, name, use, result))
 
 
-def _load_from(engine: Engine, name: str, use: Use, result: Node, value: Value) -> None:
+def load_from(engine: Engine, name: str, use: Use, result: Node, value: Value) -> None:
+    """``value.name`` goes into ``result``."""
     if isinstance(value, Instance):
         _load_instance(engine, value, name, use, result)
     elif isinstance(value, ModuleRef):

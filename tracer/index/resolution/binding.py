@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.index.resolution.uses import Args, Site
-from sgltrace.index.resolution.values import Bound, Container, Decorated, FunctionRef, Node, Partial, Value, constant
+from sgltrace.index.resolution.values import (
+    Bound,
+    ClassRef,
+    Container,
+    Decorated,
+    FunctionRef,
+    Node,
+    Partial,
+    Value,
+    constant,
+)
 
 if TYPE_CHECKING:
     from sgltrace.index.resolution.engine import Engine
@@ -117,6 +127,25 @@ def hands_back(function: FunctionInfo) -> tuple[str, ...]:
     return tuple(names)
 
 
+MAX_GETTER = 600
+"""A body that gives back a field, with what is written about it, is no longer than this, encoded."""
+
+
+def getter_of(function: FunctionInfo) -> s.Attr | None:
+    """The field of its object that a method gives back, where it does nothing else."""
+    node = function.node
+    if not isinstance(node, s.Func) or function.kind != "method" or len(bytes(node.body)) > MAX_GETTER:
+        return None
+    match [statement for statement in function.body if not _is_text(statement)]:
+        case [s.Return(value=s.Attr(value=s.Name(id=name)) as field)] if node.params and name == node.params[0].name:
+            return field
+    return None
+
+
+def _is_text(statement: s.Stmt) -> bool:
+    return isinstance(statement, s.ExprStmt) and isinstance(statement.value, s.Const)
+
+
 def makes_wrappers(function: FunctionInfo) -> bool:
     """Whether a function takes a function and returns one, as a decorator does."""
     return not function.is_wrapper and bool(hands_back(function))
@@ -136,6 +165,11 @@ def is_function(node: Node) -> bool:
 def functions_only(value: Value) -> Value | None:
     """A transform that lets functions through."""
     return value if type(value) in FUNCTIONS else None
+
+
+def classes_only(value: Value) -> Value | None:
+    """A transform that lets classes of the tree through."""
+    return value if type(value) is ClassRef else None
 
 
 def no_functions(value: Value) -> Value | None:

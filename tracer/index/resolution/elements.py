@@ -49,7 +49,7 @@ def _iterate(engine: Engine, target: Node, use: Use, value: Value) -> None:
     elif isinstance(value, Instance):
         returned = Node()
         if special_method(engine, value, "__iter__", use, [], returned):
-            engine.solver.watch(returned, partial(_iterate, engine, target, use))
+            engine.solver.watch(returned, partial(_advance, engine, target, use))
         elif value.cls.is_record:
             for name in engine.classes.record_fields(value.cls):
                 engine.solver.link(engine.classes.read(value.cls, name), target)
@@ -58,6 +58,20 @@ def _iterate(engine: Engine, target: Node, use: Use, value: Value) -> None:
     elif isinstance(value, ClassRef) and value.cls.is_enum:
         engine.solver.add(target, value.cls.instance)
     elif isinstance(value, (External, Text)):
+        engine.solver.add(target, OPAQUE)
+
+
+def advance(engine: Engine, iterator: Node, target: Node, use: Use) -> None:
+    """What the next step of an iterator gives goes into ``target``."""
+    engine.solver.watch(iterator, partial(_advance, engine, target, use))
+
+
+def _advance(engine: Engine, target: Node, use: Use, value: Value) -> None:
+    if isinstance(value, Container):
+        engine.solver.link(value.whole, target)
+    elif isinstance(value, Instance):
+        special_method(engine, value, "__next__", use, [], target)
+    elif isinstance(value, External):
         engine.solver.add(target, OPAQUE)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.store import Facts
 from sgltrace.index.resolution.annotations import Annotation, narrowing, read_annotation
-from sgltrace.index.resolution.binding import hands_back
+from sgltrace.index.resolution.binding import getter_of, hands_back
 from sgltrace.index.resolution.classes import Classes
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo, ModuleInfo, Scope
 from sgltrace.index.resolution.interned import Interned
@@ -53,6 +53,10 @@ class Engine:
         """What flows into an annotated node."""
         self.misses: list[tuple[Node, ClassInfo]] = []
         """Attributes that were not there when they were asked for."""
+        self.annotated: set[Node] = set()
+        """What lets in only what an annotation names."""
+        self.doubted: dict[Node, dict[Instance, None]] = {}
+        """What an annotation refused, for as long as nothing speaks against the annotation."""
         self.declared: dict[ClassInfo, list[Node]] = {}
         """What is annotated as a class of which no object was made yet."""
         self.assumed: list[FunctionInfo] = []
@@ -173,6 +177,8 @@ class Engine:
     def declare(self, node: Node, expression: s.Expr, scope: Scope) -> None:
         """Annotate a variable, parameter or field: what flows in besides must fit."""
         node.transform = narrowing(self, read_annotation(self, expression, scope))
+        if node.transform is not None:
+            self.annotated.add(node)
         self.annotate(node, expression, scope)
 
     def pass_on(self, source: Node, target: Node) -> None:
@@ -213,6 +219,7 @@ class Engine:
         if function.module.is_outline and isinstance(function.node, s.Func):
             self.solver.add(function.result, OPAQUE)  # its body is not read: what it returns is not of interest
         function.hands_back = hands_back(function)
+        function.getter = getter_of(function)
 
     def constructor(self, cls: ClassInfo) -> FunctionInfo:
         """The constructor that Python makes for a class without ``__init__``; its id is the class's."""

@@ -11,14 +11,13 @@ from sgltrace.index.resolution.attributes import load, store
 from sgltrace.index.resolution.binding import functions_only, is_function
 from sgltrace.index.resolution.calls import call, invoke
 from sgltrace.index.resolution.containers import WEAK_REFERENCE, callback, merge
-from sgltrace.index.resolution.elements import iterate, special_method
+from sgltrace.index.resolution.elements import advance, iterate, special_method
 from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.index.resolution.uses import Args, Site, Use
 from sgltrace.index.resolution.values import (
     EXTERNAL,
     OPAQUE,
     Bound,
-    Container,
     Decorated,
     External,
     FunctionRef,
@@ -183,16 +182,9 @@ def _take(engine: Engine, site: Site) -> None:
 def _next(engine: Engine, site: Site) -> None:
     nodes = _positional(site)
     if nodes:
-        engine.solver.watch(nodes[0], partial(_next_of, engine, site))
+        advance(engine, nodes[0], site.result, site)
         for node in nodes[1:]:
             engine.solver.link(node, site.result)
-
-
-def _next_of(engine: Engine, site: Site, value: Value) -> None:
-    if type(value) is Container:
-        engine.solver.link(value.whole, site.result)
-    elif type(value) is Instance:
-        special_method(engine, value, "__next__", site, [], site.result)
 
 
 def _weak_reference(engine: Engine, site: Site) -> None:

@@ -34,7 +34,7 @@ class Modules:
         self._facts = facts
         self._solver = solver
         self._on_load = on_load
-        self.package = tree.package
+        self._top = {name.partition(".")[0] for name in tree.modules}
         self.loaded: dict[str, ModuleInfo] = {}
         self.packages = {
             ".".join(parts[:i]) for parts in (name.split(".") for name in tree.modules) for i in range(1, len(parts))
@@ -47,8 +47,8 @@ class Modules:
         self._externals: dict[str, Node] = {}
 
     def is_own(self, name: str) -> bool:
-        """Whether a dotted name lies in the package, whether or not there is such a module."""
-        return name == self.package or name.startswith(f"{self.package}.")
+        """Whether a dotted name lies in the tree's package, whether or not there is such a module."""
+        return name.partition(".")[0] in self._top
 
     def exists(self, name: str) -> bool:
         """Whether there is such a module or package."""

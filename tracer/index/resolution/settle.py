@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.binding import bind_arguments
+from sgltrace.index.resolution.contradictions import contradicted, quacking
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
-from sgltrace.index.resolution.values import External, Instance, Text
+from sgltrace.index.resolution.values import External, Text
 
 if TYPE_CHECKING:
     from sgltrace.index.resolution.engine import Engine
-
-MAX_CONTRADICTING = 3
-"""More instances than this at one argument come from calls that were mixed, not from a wrong annotation."""
 
 _DISPATCHED = frozenset(
     ["self_method", "attr_method", "property", "special_method", "context_manager", "nn_module_call", "callback"]
@@ -22,24 +20,7 @@ _DISPATCHED = frozenset(
 
 def settle(engine: Engine) -> bool:
     """Take the first fallback that gives anything new; False where none does."""
-    return any(step(engine) for step in (_contradicted, _returned, _unmade, _undeclared, _interfaces))
-
-
-def _contradicted(engine: Engine) -> bool:
-    """Where nothing that is passed fits the annotation, the annotation is wrong, not the caller."""
-    moved = False
-    refused, engine.solver.refused = engine.solver.refused, {}
-    for target in refused:
-        transform = target.transform
-        for source in list(engine.checked.get(target, ())):
-            instances = [v for v in source.values if isinstance(v, Instance)]
-            if transform is None or not 0 < len(instances) <= MAX_CONTRADICTING:
-                continue
-            if all(v not in target.values and transform(v) is None for v in instances):
-                for value in instances:
-                    engine.solver.force(target, value)
-                moved = True
-    return moved
+    return any(step(engine) for step in (contradicted, quacking, _returned, _unmade, _undeclared, _interfaces))
 
 
 def _returned(engine: Engine) -> bool:
@@ -54,6 +35,8 @@ def _returned(engine: Engine) -> bool:
         function.fell_back = True
         before = len(function.result.values)
         engine.annotate(function.result, node.returns, function.enclosing)
+        if function.getter is not None:
+            engine.annotate(function.declared_result, node.returns, function.enclosing)
         moved |= len(function.result.values) > before
     return moved
 

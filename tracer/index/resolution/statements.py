@@ -11,7 +11,7 @@ from typing import Any
 
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.attributes import store
-from sgltrace.index.resolution.binding import makes_wrappers
+from sgltrace.index.resolution.binding import classes_only, makes_wrappers
 from sgltrace.index.resolution.calls import call
 from sgltrace.index.resolution.elements import enter, on_object, store_item, unpack
 from sgltrace.index.resolution.engine import Engine
@@ -159,7 +159,11 @@ class Reader(ExpressionReader):
 
     def _raise(self, statement: s.Raise) -> bool:
         if statement.value is not None:
-            self.expression(statement.value)
+            raised = self.expression(statement.value)
+            if not isinstance(statement.value, s.Call):  # `raise Error`: Python makes one
+                classes = Node(transform=classes_only)
+                self.solver.link(raised, classes)
+                call(self.engine, Site(self.function, statement.value, classes, [], Node()))
         return False
 
     def _jump(self, statement: s.Jump) -> bool:

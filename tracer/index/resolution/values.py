@@ -254,8 +254,8 @@ class Solver:
 
     def __init__(self) -> None:
         self._pending: deque[tuple[Node, Value, int, int]] = deque()
-        self.refused: dict[Node, None] = {}
-        """The nodes whose transform refused an instance."""
+        self.refused: dict[Node, dict[Instance, None]] = {}
+        """The instances that the transform of a node refused."""
 
     def add(self, node: Node, value: Value) -> None:
         """Put a value into a node."""
@@ -265,7 +265,7 @@ class Solver:
             changed = node.transform(value)
             if changed is None:
                 if type(value) is Instance:
-                    self.refused[node] = None
+                    self.refused.setdefault(node, {})[value] = None
                 return
             if changed in node.values:
                 return
