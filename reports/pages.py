@@ -18,6 +18,7 @@ from sgltrace.reports.site import Site, script_safe
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.common import ordered
 from sgltrace.reports.views.compare import compare
+from sgltrace.reports.views.compared import compared
 from sgltrace.reports.views.fields import FieldPages, field_addresses, field_lines
 from sgltrace.reports.views.functions import ModuleLine
 from sgltrace.reports.views.graph import graph_data
@@ -154,7 +155,10 @@ def _lanes(context: Context, site: Site) -> None:
 
 def _runs(context: Context, site: Site) -> None:
     runs = run_pages(context)
-    site.page("runs.html", "runs.html", page="runs", views=runs)
+    together = compared(context.runs)
+    site.page("runs.html", "runs.html", page="runs", views=runs, compared=together is not None)
+    if together is not None:
+        site.page("compared.html", "compared.html", page="runs", view=together)
     for run in runs:
         site.page(run.file, "run.html", page="runs", view=run)
 

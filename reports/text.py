@@ -56,6 +56,17 @@ def spelled(kind: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in kind.split("_"))
 
 
+_EVIDENCE = {
+    "confirmed": "shape agrees with the formula",
+    "refuted": "shape differs from the formula",
+}
+
+
+def evidence(verdict: str) -> str:
+    """A verdict as a reader says it: that a shape agrees with a formula demonstrates no blocker."""
+    return _EVIDENCE.get(verdict, verdict)
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """``1 call``, ``2 calls``, ``1,200 calls``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

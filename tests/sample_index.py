@@ -724,7 +724,7 @@ def sample_runs() -> list[Run]:
                     mode="extend" if number == 0 else "decode",
                     how="eager" if number == 0 else "replay",
                     start_ms=12.5 * number + rank,
-                    duration_ms=9.0 + number % 5 + rank * 0.5,
+                    period_ms=9.0 + number % 5 + rank * 0.5,
                     batch=batch,
                     padded=None if number == 0 else 1 << (batch - 1).bit_length(),
                     accept_lens=None if number == 0 else [1 + (number + i) % 4 for i in range(batch)],

@@ -77,12 +77,12 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import export, index, points, query, report, runs, state
+    from sgltrace.commands import compare, export, index, points, query, report, runs, state, verify
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points):
+    for module in (index, report, export, query, state, points, compare, verify):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 600, 150
@@ -40,6 +41,10 @@ class Chart:
     title: str
     unit: str
     lines: list[Line]
+    marks: list[tuple[float, float, str]]
+    """Stretches of steps that are marked: where one begins, how wide it is, and what it says."""
+    beyond: str
+    """What is too large to be drawn, in words; empty where nothing is."""
     ticks: list[tuple[float, str]]
     """Height and label of the horizontal lines."""
     first: int
@@ -52,14 +57,24 @@ class Chart:
     bottom: int = HEIGHT - BOTTOM
 
 
-def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
-    """Draws the series over steps from zero up; None where none has a point."""
-    series = [line for line in series if line.points]
+def chart(
+    title: str,
+    unit: str,
+    series: list[Series],
+    windows: Sequence[tuple[int, int, str]] = (),
+    cut: float | None = None,
+) -> Chart | None:
+    """Draws the series over steps from zero up; None where none has a point.
+
+    ``windows`` are stretches of steps (first, last, what they are) that are marked; values above ``cut`` are left out,
+    and said.
+    """
+    series, beyond = _without(series, cut, unit)
     if not series:
         return None
     first = min(line.points[0][0] for line in series)
     last = max(line.points[-1][0] for line in series)
-    top = _nice(max(value for line in series for _, value in line.points))
+    top = nice(max(value for line in series for _, value in line.points))
     span = max(1, last - first)
     steps = sorted({step for line in series for step, _ in line.points})
 
@@ -86,7 +101,24 @@ def chart(title: str, unit: str, series: list[Series]) -> Chart | None:
         lines.append(Line(line.name, number, path, band))
     ticks = [(y(top * part / 2), f"{top * part / 2:g}") for part in range(3)]
     told = "; ".join(_told(line, unit) for line in series)
-    return Chart(title, unit, lines, ticks, first, last, f"Steps {first} to {last}. {told[:1].upper()}{told[1:]}.")
+    marks = [
+        (x(start - 0.5), max(2.0, x(end + 0.5) - x(start - 0.5)), told)
+        for start, end, told in windows
+        if start <= last and end >= first
+    ]
+    return Chart(
+        title, unit, lines, marks, beyond, ticks, first, last, f"Steps {first} to {last}. {told[:1].upper()}{told[1:]}."
+    )
+
+
+def _without(series: list[Series], cut: float | None, unit: str) -> tuple[list[Series], str]:
+    """The series that have points, without values above ``cut``; and what was left out."""
+    over = [value for line in series for _, value in line.points if cut is not None and value > cut]
+    kept = [Series(s.name, [point for point in s.points if cut is None or point[1] <= cut]) for s in series]
+    beyond = (
+        f"{len(over)} above {_short(cut or 0)} {unit} are not drawn, up to {_short(max(over))} {unit}" if over else ""
+    )
+    return [line for line in kept if line.points], beyond
 
 
 def _parts(bins: list[Bin], steps: list[int]) -> list[list[Bin]]:
@@ -116,7 +148,7 @@ def _bins(points: list[tuple[int, float]], first: int, span: int) -> list[Bin]:
     return bins
 
 
-def _nice(value: float) -> float:
+def nice(value: float) -> float:
     """The next number of the form 1, 2, 4, 5 or 8 times a power of ten."""
     if value <= 0:
         return 1.0

@@ -66,7 +66,7 @@ class PointRow:
     """Why it blocks."""
     refactor: str
     observed: str
-    """``confirmed``, ``refuted``, ``not exercised``, or ``no run``."""
+    """A verdict of ``insight.observed``, or ``no run``."""
     words: str
     """What the search looks into besides: functions, fields, condition, formula."""
 
@@ -139,7 +139,7 @@ def crossings(context: Context, point: CouplingPoint) -> list[str]:
 def observed(context: Context, point: str) -> str:
     """What the runs say of a point, the strongest of them."""
     said = {evidence.verdict for run in context.runs for evidence in run.points if evidence.point == point}
-    for verdict in ("refuted", "confirmed"):
+    for verdict in ("refuted", "confirmed", "seen, not judged"):
         if verdict in said:
             return verdict
     return "not exercised" if context.runs else "no run"

@@ -108,6 +108,9 @@ class Overview:
     """Class, path or empty, algorithms."""
 
 
+VERDICTS = ("confirmed", "refuted", "seen, not judged", "not exercised")
+
+
 def overview(context: Context) -> Overview:
     """The first screen's content."""
     index = context.index
@@ -118,7 +121,7 @@ def overview(context: Context) -> Overview:
         designs=DESIGN_TEXT,
         paths=paths,
         nearest=[min(path.answers, key=lambda a: (a.hard, a.soft, a.design)) for path in paths if path.answers],
-        evidence={verdict: evidence[verdict] for verdict in ("confirmed", "refuted", "not exercised")},
+        evidence={verdict: evidence[verdict] for verdict in VERDICTS},
         derived=bool(index.coupling_points),
         points=len(index.coupling_points),
         questions=questions(context),

@@ -80,8 +80,8 @@ class PointPage:
     consumers: list[EndCode]
     crossing: Crossing
     fields: list[tuple[str, Markup | None]]
-    evidence: list[tuple[str, Markup, str, SeenTable]]
-    """Run, its page, verdict, what was seen."""
+    evidence: list[tuple[str, Markup, str, SeenTable, dict[str, str]]]
+    """Run, its page, verdict, what was seen, and what the run was of."""
     related: list[PointRow]
     before: PointRow | None
     after: PointRow | None
@@ -123,7 +123,7 @@ def point_pages(
             crossing=crossing(context, point),
             fields=[(name, fields.get(name)) for name in point.fields],
             evidence=[
-                (run.name, page_link(files[run.name]), said.verdict, seen_table(context, said.observed))
+                (run.name, page_link(files[run.name]), said.verdict, seen_table(context, said.observed), run.about)
                 for run in context.runs
                 for said in run.points
                 if said.point == point.id

@@ -13,7 +13,7 @@ COLUMNS = 10
 """Batch sizes with a column; of more the first ones and the largest are shown."""
 DISTINCT = 3
 """Shapes in one cell; of more the rest is counted."""
-ORDER = ("refuted", "confirmed")
+ORDER = ("refuted", "confirmed", "seen, not judged")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class SeenRow:
     line: int
     formula: str | None
     verdict: str
+    why: str
+    """What else is to be said of the verdict."""
+    elsewhere: list[FunctionLink]
+    """Where it was recorded, if not in the function itself."""
     changing: int
     """How often it had the rows of the batch before or after."""
     dtype: str
@@ -59,7 +63,7 @@ def seen_table(context: Context, tensors: Iterable[Observed]) -> SeenTable:
 
 
 def verdict_rank(verdict: str) -> int:
-    """What is refuted first, then what is confirmed, then the rest."""
+    """What differs first, then what agrees, then what was seen and not judged."""
     return ORDER.index(verdict) if verdict in ORDER else len(ORDER)
 
 
@@ -79,6 +83,13 @@ def _rows(context: Context, observed: Observed, batches: list[int | None]) -> li
             line=observed.line,
             formula=observed.formula,
             verdict=observed.verdict,
+            why=_why(observed),
+            elsewhere=[
+                function_link(context, name)
+                for name in sorted(
+                    {shape.function for shape in shapes if shape.function not in ("", observed.function)}
+                )
+            ],
             changing=observed.changing,
             dtype=dtype,
             how=how,
@@ -89,6 +100,11 @@ def _rows(context: Context, observed: Observed, batches: list[int | None]) -> li
         )
         for number, ((how, dtype), shapes) in enumerate(sorted(ways.items()))
     ]
+
+
+def _why(observed: Observed) -> str:
+    one = "held against steps with one token for each request" if observed.one_token else ""
+    return "; ".join(part for part in (one, observed.why) if part)
 
 
 def _cell(shapes: list[Shape]) -> str:

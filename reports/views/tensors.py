@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgltrace.insight.observed import Observed
+from sgltrace.insight.off_step import design
 from sgltrace.model import PATHS, ContractField, Tensor
 from sgltrace.reports.context import Context
 from sgltrace.reports.views.common import PlaceLink, place_link
-from sgltrace.reports.views.seen import shape_text
+from sgltrace.reports.views.seen import ORDER, shape_text
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,9 @@ class Seen:
     """What the runs say of a formula: the verdict, and each distinct shape with its batch size."""
 
     verdict: str
+    by: list[str]
+    """The runs that say so."""
+    why: list[str]
     shapes: list[tuple[int | None, str]]
 
 
@@ -119,10 +123,10 @@ def _tensor(context: Context, tensor: Tensor) -> TensorRow:
 
 def _contract(context: Context, row: ContractField) -> ContractRow:
     said = [
-        (evidence.verdict, evidence.observed)
+        (evidence.verdict, evidence.observed, run.name, evidence.why)
         for run in context.runs
         for evidence in run.contract
-        if evidence.path == row.path and evidence.field == row.field
+        if evidence.path == row.path and evidence.field == row.field and evidence.design == design(row)
     ]
     return ContractRow(
         path=row.path,
@@ -141,7 +145,7 @@ def _contract(context: Context, row: ContractField) -> ContractRow:
 
 def _seen_tensor(context: Context, tensor: Tensor) -> Seen:
     said = [
-        (observed.verdict, [observed])
+        (observed.verdict, [observed], run.name, observed.why)
         for run in context.runs
         for observed in run.tensors
         if observed.name == tensor.name
@@ -151,10 +155,18 @@ def _seen_tensor(context: Context, tensor: Tensor) -> Seen:
     return _seen(context, said)
 
 
-def _seen(context: Context, said: list[tuple[str, list[Observed]]]) -> Seen:
-    verdicts = {verdict for verdict, _ in said}
-    verdict = next((v for v in ("refuted", "confirmed") if v in verdicts), "")
+def _seen(context: Context, said: list[tuple[str, list[Observed], str, str]]) -> Seen:
+    verdicts = {verdict for verdict, _, _, _ in said}
+    verdict = next((v for v in ORDER if v in verdicts), "")
     if not verdict:
         verdict = "not exercised" if context.runs else "no run"
-    shapes = {(s.batch, shape_text(s.shape)) for _, found in said for o in found for s in o.shapes}
-    return Seen(verdict, sorted(shapes, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1])))
+    # What judged is shown: other runs saw other kinds of steps.
+    judged = [(found, run, why) for told, found, run, why in said if told == verdict]
+    shapes = {(s.batch, shape_text(s.shape)) for found, _, _ in judged for o in found for s in o.shapes}
+    by = sorted({run for _, run, _ in judged}) if verdict in ORDER else []
+    return Seen(
+        verdict,
+        by,
+        sorted({why for _, _, why in judged if why}),
+        sorted(shapes, key=lambda pair: (pair[0] is None, pair[0] or 0, pair[1])),
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from sgltrace.model import Guard
+from sgltrace.terminal import bold, printable
+
+__all__ = ["bold", "guard_text", "print_json", "print_table", "printable", "say"]
 
 
 def print_json(data: Any) -> None:
@@ -20,11 +22,6 @@ def say(text: str) -> None:
     print(printable(text))
 
 
-def printable(text: str) -> str:
-    """``text`` with control characters escaped."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
 def print_table(rows: list[tuple[str, str]]) -> None:
     """Print labels and texts in two columns; the labels stand out on a terminal."""
     width = max(len(label) for label, _ in rows)
@@ -33,11 +30,6 @@ def print_table(rows: list[tuple[str, str]]) -> None:
         shown = "" if label == last else label
         print(f"{bold(shown.ljust(width))}  {printable(text)}")
         last = label
-
-
-def bold(text: str) -> str:
-    """``text`` in bold where standard output is a terminal."""
-    return f"\x1b[1m{printable(text)}\x1b[0m" if sys.stdout.isatty() else printable(text)
 
 
 def guard_text(guard: Guard) -> str:

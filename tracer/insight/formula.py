@@ -40,7 +40,7 @@ def dimensions(shape: str) -> list[ast.expr | None]:
     if not (text.startswith("(") and text.endswith(")")) or len(text) > 2000:
         raise Unknown
     inner = text[1:-1].strip().rstrip(",")
-    return [_parse(part) for part in _split(inner)] if inner else []
+    return [parse(part) for part in _split(inner)] if inner else []
 
 
 def is_empty(formula: str) -> bool:
@@ -62,7 +62,8 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _parse(text: str) -> ast.expr | None:
+def parse(text: str) -> ast.expr | None:
+    """Arithmetic as a tree; None for what is none, or has a size in it that was not derived."""
     if "?" in text:
         return None
     try:

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
+from sgltrace.insight.figures import RunFigures
+
+CONFIRMED, REFUTED, SEEN, NOT_EXERCISED = "confirmed", "refuted", "seen, not judged", "not exercised"
+"""Verdicts. They are on formulas: a shape that was seen agrees with one, or differs from it; a blocker is not
+demonstrated by that."""
+
 
 class Step(msgspec.Struct, kw_only=True, frozen=True):
     """One turn of the event loop on one rank. What was not recorded is None."""
@@ -15,10 +21,17 @@ class Step(msgspec.Struct, kw_only=True, frozen=True):
     rank: int = 0
     mode: str = ""
     """``decode``, ``extend``, ``verify`` ... as the engine calls it."""
+    speculation: str = ""
+    """``on``, ``off`` or ``plain``, of a step that decodes."""
     how: str = ""
-    """``eager``, ``replay``, ``capture`` or ``warm-up``."""
+    """``eager`` or ``replay``: the target's forward pass; empty where that was not recorded."""
     start_ms: float | None = None
-    duration_ms: float | None = None
+    period_ms: float | None = None
+    """From the step's start to the next one's."""
+    host_ms: float | None = None
+    """The part of it inside ``run_batch``."""
+    window: str = ""
+    """What slowed the step down for being recorded: ``calls``, ``timeline``."""
     batch: int | None = None
     padded: int | None = None
     accept_lens: list[int] | None = None
@@ -35,6 +48,9 @@ class Shape(msgspec.Struct, kw_only=True, frozen=True):
     shape: list[int]
     dtype: str = ""
     how: str = ""
+    """``replay`` in and around the replay of a graph, else ``eager``, ``capture`` or ``warm-up``."""
+    function: str = ""
+    """The function at which it was recorded; its row may be of another one, which hands the tensor on."""
     count: int = 1
     first_step: int | None = None
     last_step: int | None = None
@@ -48,11 +64,14 @@ class Observed(msgspec.Struct, kw_only=True, frozen=True):
     line: int
     path: str = ""
     formula: str | None = None
-    verdict: str = "not exercised"
-    """``confirmed``, ``refuted`` or ``not exercised``."""
+    verdict: str = NOT_EXERCISED
     shapes: list[Shape] = []
     changing: int = 0
     """How many of them had the rows of the batch before or after, in steps in which requests finished or joined."""
+    one_token: bool = False
+    """Whether the formula, which is of on steps, was held against steps with one token for each request."""
+    why: str = ""
+    """What else is to be said of the verdict."""
 
 
 class PointEvidence(msgspec.Struct, kw_only=True, frozen=True):
@@ -68,7 +87,9 @@ class ContractEvidence(msgspec.Struct, kw_only=True, frozen=True):
 
     path: str
     field: str
+    design: str = ""
     verdict: str
+    why: str = ""
     observed: list[Observed] = []
 
 
@@ -95,12 +116,21 @@ class Run(msgspec.Struct, kw_only=True):
 
     name: str
     version: str | None = None
+    about: dict[str, str] = {}
+    """What a reader of a verdict must know: release, GPU, model, weights; ``not recorded`` where that is so."""
     command: str = ""
     path: str = ""
+    kinds: list[str] = []
+    """How its decode steps took speculation: ``on``, ``off``, ``plain``."""
     config: dict[str, int | str | None] = {}
     ranks: list[int] = []
     steps: list[Step] = []
+    left_out: int = 0
+    """One in so many steps is in ``steps``; 0 where all are."""
+    figures: RunFigures | None = None
     tensors: list[Observed] = []
+    unmatched: list[Observed] = []
+    """Tensors that were recorded and for which the index has no formula."""
     points: list[PointEvidence] = []
     contract: list[ContractEvidence] = []
     edges: list[tuple[str, str, int]] = []

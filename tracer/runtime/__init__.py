@@ -9,6 +9,7 @@ is joined with an index, ``export_perfetto`` makes a timeline. ``register`` adds
 
 from __future__ import annotations
 
+from .aggregate import Aggregate, Aggregator, aggregate, aggregates
 from .commands import register
 from .doctor import Diagnosis, diagnose
 from .observations import (
@@ -21,17 +22,23 @@ from .observations import (
     RankDifference,
     Sharing,
     TensorValue,
+    Unset,
     Value,
 )
-from .observe import observations, rank_differences, sharing
+from .observe import Observer, RankComparer, ShareFinder, observations, rank_differences, sharing
 from .perfetto import export_perfetto
 from .plan import Options, Plan, Site
 from .session import RunOptions, Session, run
 from .show import crash
-from .steps import Call, Step, calls, steps
+from .steps import DECODE, Call, Step, by_step, calls, steps
+from .switches import AfterSwitch
 from .trace import ProcessTrace, Trace, read_trace
 
 __all__ = [
+    "DECODE",
+    "AfterSwitch",
+    "Aggregate",
+    "Aggregator",
     "Call",
     "CallPair",
     "Diagnosis",
@@ -39,19 +46,26 @@ __all__ = [
     "ListValue",
     "ObjectValue",
     "Observation",
+    "Observer",
     "Opaque",
     "Options",
     "Plan",
     "ProcessTrace",
+    "RankComparer",
     "RankDifference",
     "RunOptions",
     "Session",
+    "ShareFinder",
     "Sharing",
     "Site",
     "Step",
     "TensorValue",
     "Trace",
+    "Unset",
     "Value",
+    "aggregate",
+    "aggregates",
+    "by_step",
     "calls",
     "crash",
     "diagnose",

@@ -67,6 +67,8 @@ class Aggregate(msgspec.Struct, kw_only=True):
     """Steps of which it is recorded."""
     padded: float | None
     """Mean size of the graph, of replayed steps."""
+    context: float | None
+    """Mean tokens of a request that were in the KV cache."""
 
 
 class _Kind:
@@ -77,7 +79,7 @@ class _Kind:
         self.periods, self.hosts, self.one_off = Histogram(), Histogram(), Histogram()
         self.rate = Rate()
         self.lengths: dict[int, int] = {}
-        self.slots, self.replayed, self.padded = [0, 0], [0, 0], [0, 0]
+        self.slots, self.replayed, self.padded, self.context = [0, 0], [0, 0], [0, 0], [0, 0]
         self.early: dict[int | None, list[_Timed]] = {}
 
     def note(self, step: Step) -> None:
@@ -87,6 +89,9 @@ class _Kind:
             self.verifies += 1
             for length in step.accept_lens:
                 self.lengths[length] = self.lengths.get(length, 0) + 1
+        if step.committed:
+            self.context[0] += sum(step.committed)
+            self.context[1] += len(step.committed)
         tokens = kept(step)
         if step.slots is not None and tokens:
             self.slots[0] += step.slots
@@ -118,7 +123,8 @@ class _Kind:
         self.rate.merge(other.rate)
         for length, times in other.lengths.items():
             self.lengths[length] = self.lengths.get(length, 0) + times
-        for mine, others in ((self.slots, other.slots), (self.replayed, other.replayed), (self.padded, other.padded)):
+        for name in ("slots", "replayed", "padded", "context"):
+            mine, others = getattr(self, name), getattr(other, name)
             mine[0] += others[0]
             mine[1] += others[1]
         for following, early in other.early.items():
@@ -249,11 +255,16 @@ class Aggregator:
             accept_length=tokens / counted if counted else None,
             accept_histogram=dict(sorted(kind.lengths.items())),
             tokens_per_verify=tokens / kind.verifies if kind.verifies else None,
-            slots_per_token=kind.slots[0] / kind.slots[1] if kind.slots[1] else None,
-            replayed=kind.replayed[0] / kind.replayed[1] if kind.replayed[1] else None,
+            slots_per_token=_mean(kind.slots),
+            replayed=_mean(kind.replayed),
             told_how=kind.replayed[1],
-            padded=kind.padded[0] / kind.padded[1] if kind.padded[1] else None,
+            padded=_mean(kind.padded),
+            context=_mean(kind.context),
         )
+
+
+def _mean(total: list[int]) -> float | None:
+    return total[0] / total[1] if total[1] else None
 
 
 def _quantiles(times: Histogram) -> dict[str, float | None]:

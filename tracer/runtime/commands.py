@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from sgltrace.errors import EXIT_DONE, EXIT_FOUND, UsageError
+from sgltrace.terminal import printable
 
 if TYPE_CHECKING:
     from .session import RunOptions, Session
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 # What does the work is imported where it is used, so that the other commands start fast.
 
 _SIZE = re.compile(r"(\d+)([kMG]?)B?$")
-_STEPS = re.compile(r"(\d+)?:(\d+)?$")
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LAUNCH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -84,6 +84,7 @@ def _options(
     plan: Path | None,
 ) -> RunOptions:
     from .plan import Options, own_site, sites_from_file
+    from .selection import span
     from .session import RunOptions
 
     own = [] if plan is None else sites_from_file(plan)
@@ -100,7 +101,7 @@ def _options(
         own_sites=own,
         path=path,
         probe=Options(
-            steps=_steps(steps),
+            steps=span(steps) if steps else None,
             every=every,
             pointers=pointers,
             timeline=timeline,
@@ -108,16 +109,6 @@ def _options(
             max_bytes=_size(max_bytes),
         ),
     )
-
-
-def _steps(text: str) -> tuple[int, int | None] | None:
-    if not text:
-        return None
-    found = _STEPS.match(text)
-    if found is None:
-        raise UsageError(f"--steps {text}: steps are given as A:B, A: or :B")
-    first, last = found.groups()
-    return int(first or 0), None if last is None else int(last)
 
 
 def _size(text: str) -> int:
@@ -146,23 +137,43 @@ def show(
     calls: Annotated[
         bool, typer.Option("--calls", help="Also the calls of each step, with what was recorded.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a step.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures, then one JSON object a step.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="The figures alone, not the steps.")] = False,
+    steps: Annotated[str, typer.Option(metavar="A:B", help="Steps from A on, up to but without B.")] = "",
+    last: Annotated[int | None, typer.Option(min=1, metavar="N", help="The newest N steps of each rank.")] = None,
+    batch: Annotated[str, typer.Option(metavar="N", help="Steps of this batch size, or of sizes N-M.")] = "",
+    rank: Annotated[str, typer.Option(help="Steps of this rank: 1, tp1, or as `show` names it.")] = "",
+    mode: Annotated[str, typer.Option(help="Steps of this forward mode, such as decode or extend.")] = "",
 ) -> None:
-    """Print the steps of a trace; those before a crash stand out."""
+    """Print a trace: what ran, how long steps took by batch size, and the steps; those before a crash stand out."""
     from . import show as shows
+    from .selection import select
+    from .tables import aggregate_lines
     from .trace import read_trace
 
+    chosen = select(steps, last, batch, rank, mode)
+    if follow and chosen != shows.EVERYTHING:
+        raise UsageError("--follow shows all steps as they come; leave it out, or --steps and the like")
     trace = read_trace(folder)
     if json:
-        for step in shows.as_json(trace):
-            print(msgspec.json.encode(step).decode())
+        if summary:
+            _print_json(shows.overview(trace, chosen))
+            return
+        for row in shows.as_json(trace, chosen):
+            print(msgspec.json.encode(row).decode())
         return
+    chosen.ranks(trace)
     _print_rows(shows.summary(trace))
     if follow:
-        shows.follow(folder, print)
+        shows.follow(folder, lambda line: print(printable(line)))
         return
-    for line in shows.lines(trace, detail=calls):
-        print(line)
+    table = list(aggregate_lines(shows.figures(trace, chosen)))
+    print(*([""] if table else []), *table, sep="\n")
+    if summary:
+        return
+    print()
+    for line in shows.lines(trace, calls, chosen):
+        print(printable(line))
 
 
 def _print_json(data: object) -> None:
@@ -174,5 +185,5 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     width = max((len(label) for label, _ in rows), default=0)
     last = None
     for label, text in rows:
-        print(f"{'' if label == last else label:<{width}}  {text}")
+        print(printable(f"{'' if label == last else label:<{width}}  {text}"))
         last = label

@@ -77,9 +77,12 @@ class Observation(msgspec.Struct, kw_only=True, frozen=True):
     field: str
     mode: str
     """The step's forward mode, ``DECODE``, ``EXTEND`` ..., or ``""`` outside of steps."""
+    speculation: str = ""
+    """``on``, ``off`` or ``plain``, of a step that decodes."""
     batch_size: int | None
     padded: int | None
     phase: str
+    """``replay`` in and around the replay of a graph, else ``eager``, ``capture`` or ``warm-up``."""
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
     dtype: str
@@ -88,6 +91,18 @@ class Observation(msgspec.Struct, kw_only=True, frozen=True):
     first_step: int
     last_step: int
     ranks: tuple[str, ...]
+
+
+class Unset(msgspec.Struct, kw_only=True, frozen=True):
+    """A field that was None at a stage, so many times."""
+
+    function: str
+    path: str
+    cls: str | None
+    field: str
+    mode: str
+    speculation: str
+    count: int
 
 
 class RankDifference(msgspec.Struct, kw_only=True, frozen=True):

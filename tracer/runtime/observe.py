@@ -4,12 +4,13 @@ disagree; which fields share memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .observations import Observation, RankDifference, Sharing, TensorValue
-from .probe import wire
-from .signatures import walk_tensors
-from .steps import Call, steps
+from .decode import Record
+from .observations import Observation, RankDifference, Sharing, TensorValue, Unset
+from .signatures import Signature, TensorAt, UnsetAt, walk_tensors
+from .steps import Call, Step, by_step, steps
 from .trace import Trace
 
 _ITEM_BYTES = {
@@ -24,22 +25,21 @@ _ITEM_BYTES = {
     "int64": 8,
     "float64": 8,
 }
+_REMEMBERED = 64  # steps whose results may still be processed
 _Key = tuple[object, ...]
 
 
 class _Look(NamedTuple):
-    """What makes two sights of a tensor the same."""
+    """What makes two records show the same tensors in the same way."""
 
     site: int
     side: str
-    path: str
-    cls: str | None
-    field: str
+    signature: Signature
     mode: str
+    speculation: str
     batch_size: int | None
     padded: int | None
-    phase: int
-    tensor: TensorValue
+    how: str
 
 
 class _Seen:
@@ -50,62 +50,111 @@ class _Seen:
         self.first = self.last = step
         self.ranks: set[str] = set()
 
+    def merge(self, other: _Seen) -> None:
+        self.count += other.count
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.ranks |= other.ranks
+
+
+class Observer:
+    """Takes the steps of all ranks in; what it holds grows with what is seen for the first time alone."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._looks: dict[_Look, _Seen] = {}
+        self._batches: dict[str, dict[int, tuple[str, str, int | None]]] = {}
+
+    def add(self, step: Step) -> None:
+        """Take a step in; those of a rank come in order."""
+        batches = self._batches.setdefault(step.rank, {})
+        batches[step.number] = (step.mode, step.speculation, step.batch_size)
+        if len(batches) > _REMEMBERED:
+            del batches[next(iter(batches))]
+        of_step = 0
+        for call in step.calls:
+            # What processes a result belongs to the step that the result came from.
+            of_step = _of_step(call) or (of_step if call.depth else 0)
+            mode, speculation, batch_size = batches.get(of_step or step.number, ("", "", None))
+            for side, record in (("before", call.before), ("after", call.after)):
+                if record is None or record.signature is None:
+                    continue
+                key = _Look(call.site, side, record.signature, mode, speculation, batch_size, call.padded, call.how)
+                entry = self._looks.get(key)
+                if entry is None:
+                    entry = self._looks[key] = _Seen(step.number)
+                entry.count += 1
+                entry.last = step.number
+                entry.ranks.add(step.rank)
+
+    def observations(self) -> list[Observation]:
+        """Every way that every tensor looked, sorted by site, side and path."""
+        found: dict[tuple[object, ...], tuple[_Look, TensorAt, _Seen]] = {}
+        for look, seen in self._looks.items():
+            for at in look.signature.tensors():
+                key = (look[:2], look[3:], at)
+                known = found.get(key)
+                if known is None:
+                    fresh = _Seen(seen.first)
+                    fresh.merge(seen)
+                    found[key] = (look, at, fresh)
+                else:
+                    known[2].merge(seen)
+        made = [_observation(self._trace, look, at, seen) for look, at, seen in found.values()]
+        return sorted((o for o in made if o is not None), key=_order)
+
+    def unset(self) -> list[Unset]:
+        """Every field that was None, sorted."""
+        counts: dict[tuple[int, UnsetAt, str, str], int] = {}
+        for look, seen in self._looks.items():
+            for at in look.signature.unset():
+                # A selector that names a field directly is that field; its class is not known then.
+                key = (look.site, at, look.mode, look.speculation)
+                counts[key] = counts.get(key, 0) + seen.count
+        found = []
+        for (number, at, mode, speculation), count in counts.items():
+            site = self._trace.site(number)
+            if site is not None:
+                found.append(
+                    Unset(
+                        function=site.function,
+                        path=at.path,
+                        cls=at.cls,
+                        field=at.field.rpartition(".")[2],
+                        mode=mode,
+                        speculation=speculation,
+                        count=count,
+                    )
+                )
+        return sorted(found, key=lambda u: (u.function, u.path, u.mode, u.speculation))
+
 
 def observations(trace: Trace) -> list[Observation]:
     """Every way that every tensor looked, sorted by site, side and path."""
-    seen: dict[_Look, _Seen] = {}
+    observer = Observer(trace)
     for process in trace.recording():
-        batches: dict[int, tuple[str, int | None]] = {}
         for step in steps(trace, process):
-            batches[step.number] = (step.mode, step.batch_size)
-            of_step = 0
-            for call in step.calls:
-                # What processes a result belongs to the step that the result came from.
-                of_step = _of_step(call) or (of_step if call.depth else 0)
-                mode, batch_size = batches.get(of_step or step.number, ("", None))
-                for side, record in (("before", call.before), ("after", call.after)):
-                    if record is None or record.signature is None:
-                        continue
-                    for path, cls, field, tensor in record.signature.tensors():
-                        key = _Look(
-                            call.site,
-                            side,
-                            path,
-                            cls,
-                            field,
-                            mode,
-                            batch_size,
-                            call.padded,
-                            record.phase,
-                            tensor,
-                        )
-                        entry = seen.get(key)
-                        if entry is None:
-                            entry = seen[key] = _Seen(step.number)
-                        entry.count += 1
-                        entry.last = step.number
-                        entry.ranks.add(process.rank)
-    found = [_observation(trace, key, entry) for key, entry in seen.items()]
-    return sorted((o for o in found if o is not None), key=_order)
+            observer.add(step)
+    return observer.observations()
 
 
-def _observation(trace: Trace, look: _Look, seen: _Seen) -> Observation | None:
+def _observation(trace: Trace, look: _Look, at: TensorAt, seen: _Seen) -> Observation | None:
     site = trace.site(look.site)
     if site is None:
         return None
-    tensor = look.tensor
+    tensor = at.tensor
     return Observation(
         stage=site.stage,
         role=site.role,
         function=site.function,
         side=look.side,
-        path=look.path,
-        cls=look.cls,
-        field=look.field,
+        path=at.path,
+        cls=at.cls,
+        field=at.field,
         mode=look.mode,
+        speculation=look.speculation,
         batch_size=look.batch_size,
         padded=look.padded,
-        phase=wire.PHASE_NAMES[look.phase],
+        phase=look.how,
         shape=tensor.shape,
         stride=tensor.stride,
         dtype=tensor.dtype,
@@ -138,32 +187,41 @@ def _order(o: Observation) -> tuple[object, ...]:
     )
 
 
+class RankComparer:
+    """Takes steps of the same number in, and keeps where their ranks recorded different shapes for the same value."""
+
+    def __init__(self, trace: Trace, limit: int = 200) -> None:
+        self._trace = trace
+        self._limit = limit
+        self.found: list[RankDifference] = []
+
+    def add(self, number: int, together: Sequence[Step]) -> None:
+        """Compare the ranks of one step."""
+        if number and len(together) > 1 and len(self.found) < self._limit:
+            by_rank = {step.rank: _values(step) for step in together}
+            self.found += _compare(self._trace, number, by_rank)[: self._limit - len(self.found)]
+
+
 def rank_differences(trace: Trace, limit: int = 200) -> list[RankDifference]:
     """Where ranks that ran the same step recorded different shapes for the same value, at most ``limit``."""
-    found: list[RankDifference] = []
-    ranks = trace.recording()
-    if len(ranks) < 2:
-        return found
-    by_step: dict[int, dict[str, dict[_Key, list[str]]]] = {}
-    for process in ranks:
-        for step in steps(trace, process):
-            if not step.number:
+    comparer = RankComparer(trace, limit)
+    if len(trace.recording()) > 1:
+        for number, together in by_step(trace):
+            comparer.add(number, together)
+    return comparer.found
+
+
+def _values(step: Step) -> dict[_Key, list[str]]:
+    values: dict[_Key, list[str]] = {}
+    for call in step.calls:
+        for side, record in (("before", call.before), ("after", call.after)):
+            if record is None or record.signature is None:
                 continue
-            values: dict[_Key, list[str]] = {}
-            for call in step.calls:
-                for side, record in (("before", call.before), ("after", call.after)):
-                    if record is None or record.signature is None:
-                        continue
-                    for path, _, _, tensor in record.signature.tensors():
-                        values.setdefault((call.site, side, path), []).append(f"{tensor.dtype}{list(tensor.shape)}")
-                if call.padded is not None:
-                    values.setdefault((call.site, "after", "padded batch size"), []).append(str(call.padded))
-            by_step.setdefault(step.number, {})[process.rank] = values
-    for number in sorted(by_step):
-        found += _compare(trace, number, by_step[number])
-        if len(found) >= limit:
-            return found[:limit]
-    return found
+            for path, _, _, tensor in record.signature.tensors():
+                values.setdefault((call.site, side, path), []).append(f"{tensor.dtype}{list(tensor.shape)}")
+        if call.padded is not None:
+            values.setdefault((call.site, "after", "padded batch size"), []).append(str(call.padded))
+    return values
 
 
 def _compare(trace: Trace, number: int, by_rank: dict[str, dict[_Key, list[str]]]) -> list[RankDifference]:
@@ -181,29 +239,49 @@ def _compare(trace: Trace, number: int, by_rank: dict[str, dict[_Key, list[str]]
     return found
 
 
+class ShareFinder:
+    """Takes steps in, and counts pairs of fields whose memory overlapped in one record (``--pointers``)."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._counts: dict[tuple[str, str, str, str, bool], int] = {}
+
+    def add(self, step: Step) -> None:
+        """Look at every record of a step."""
+        for call in step.calls:
+            for side, record in (("before", call.before), ("after", call.after)):
+                if record is not None and record.signature is not None and record.signature.layout.pointers:
+                    self._look(call.site, side, record)
+
+    def _look(self, number: int, side: str, record: Record) -> None:
+        site = self._trace.site(number)
+        if site is None:
+            return
+        tensors = (at for name, value in record.values().items() for at in walk_tensors(name, None, name, value))
+        spans = sorted(_span(at.path, at.tensor) for at in tensors if at.tensor.address)
+        for at, (start, end, path) in enumerate(spans):
+            for other_start, _, other in spans[at + 1 :]:
+                if other_start >= end:
+                    break
+                first, second = sorted((path, other))
+                key = (site.function, side, first, second, start == other_start)
+                self._counts[key] = self._counts.get(key, 0) + 1
+
+    def sharing(self) -> list[Sharing]:
+        """The pairs, sorted."""
+        return [
+            Sharing(function=function, side=side, first=first, second=second, same_start=same, count=count)
+            for (function, side, first, second, same), count in sorted(self._counts.items())
+        ]
+
+
 def sharing(trace: Trace) -> list[Sharing]:
     """Pairs of fields whose memory overlapped in one record; needs ``--pointers``."""
-    counts: dict[tuple[str, str, str, str, bool], int] = {}
+    finder = ShareFinder(trace)
     for process in trace.recording():
-        for record in process.records():
-            site = trace.site(record.site)
-            if site is None or record.signature is None or not record.signature.layout.pointers:
-                continue
-            side = "before" if record.kind == wire.ENTER else "after"
-            named = record.values().items()
-            tensors = (at for name, value in named for at in walk_tensors(name, None, name, value))
-            spans = sorted(_span(at.path, at.tensor) for at in tensors if at.tensor.address)
-            for at, (start, end, path) in enumerate(spans):
-                for other_start, _, other in spans[at + 1 :]:
-                    if other_start >= end:
-                        break
-                    first, second = sorted((path, other))
-                    key = (site.function, side, first, second, start == other_start)
-                    counts[key] = counts.get(key, 0) + 1
-    return [
-        Sharing(function=function, side=side, first=first, second=second, same_start=same, count=count)
-        for (function, side, first, second, same), count in sorted(counts.items())
-    ]
+        for step in steps(trace, process):
+            finder.add(step)
+    return finder.sharing()
 
 
 def _span(path: str, tensor: TensorValue) -> tuple[int, int, str]:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .aggregate import Aggregate, Aggregator
 from .perfetto import flat
-from .probe import wire
 from .processes import is_running
-from .steps import Call, Step, steps
+from .selection import Selection
+from .steps import OFF, Call, Step, steps
 from .trace import ProcessTrace, Trace, read_trace
 
 CRASH_STEPS = 3
+EVERYTHING = Selection()
 _POLL_S = 0.5
 
 
@@ -51,12 +53,15 @@ def _process(process: ProcessTrace) -> str:
     return text + (f", stopped: {head.reason}" if head.reason else "")
 
 
-def lines(trace: Trace, detail: bool = False) -> Iterator[str]:
+def lines(trace: Trace, detail: bool = False, selection: Selection = EVERYTHING) -> Iterator[str]:
     """One line a step and rank; with ``detail`` one for each call too. The last before a crash are marked."""
-    for process in trace.recording():
-        crashed = _crashed(trace, process)
+    for process in selection.ranks(trace):
+        crashed = _crashed(trace, process) and selection.upto is None and not selection.narrows
         held: list[Step] = []
-        for step in steps(trace, process):
+        # The last step before a crash is shown in detail, and which one that is shows at the end.
+        for step in selection.steps(trace, process, detail or crashed):
+            if not (detail or step.ran or (crashed and any(call.end_ns is None for call in step.calls))):
+                continue  # calls outside of any step: before the first, after the last
             held.append(step)
             if len(held) > CRASH_STEPS:
                 yield from _step_lines(trace, held.pop(0), detail, mark=False)
@@ -94,22 +99,38 @@ def crash(trace: Trace, process: ProcessTrace) -> list[tuple[str, list[str]]]:
 
 
 def _step_lines(trace: Trace, step: Step, detail: bool, mark: bool) -> Iterator[str]:
-    parts = [f"{'>' if mark else ' '} {step.rank} {step.number:>6} {step.mode or '-':<14}"]
+    yield f"{'>' if mark else ' '} {step_text(step)}"
+    if detail:
+        for call in step.calls:
+            yield from _call_lines(trace, call)
+
+
+def step_text(step: Step) -> str:
+    """A step in a line."""
+    parts = [f"{step.rank} {step.number:>6} {step.mode or '-':<14}"]
     if step.batch_size is not None:
         parts.append(f"bs {step.batch_size}" + (f"/{step.padded}" if step.padded is not None else ""))
-    parts.append({True: "replay", False: "eager", None: ""}[step.graph])
-    if step.start_ns is not None and step.end_ns is not None:
-        parts.append(f"{(step.end_ns - step.start_ns) / 1e6:.2f} ms")
-    elif step.number:
-        parts.append("not finished")
+    parts.append(step.how)
+    if step.speculation == OFF:
+        parts.append("off")
+    parts.append(_times(step))
+    if step.window:
+        parts.append(f"window of {step.window}")
     if step.accept_lens:
         parts.append(f"accepted {step.accept_lens}")
     if step.allocated:
         parts.append(f"allocated {step.allocated} committed {step.committed}")
-    yield "  ".join(part for part in parts if part)
-    if detail:
-        for call in step.calls:
-            yield from _call_lines(trace, call)
+    return "  ".join(part for part in parts if part)
+
+
+def _times(step: Step) -> str:
+    """The period and the host's part of it."""
+    if not step.ran:
+        return "no batch ran" if step.number else ""
+    if step.host_ns is None:
+        return "not finished"
+    host = f"host {step.host_ns / 1e6:.2f} ms"
+    return host if step.period_ns is None else f"period {step.period_ns / 1e6:.2f} ms  {host}"
 
 
 def _call_lines(trace: Trace, call: Call) -> Iterator[str]:
@@ -117,32 +138,73 @@ def _call_lines(trace: Trace, call: Call) -> Iterator[str]:
     name = site.function if site is not None else f"site {call.site}"
     end = "did not return" if call.end_ns is None else f"{(call.end_ns - call.start_ns) / 1000:.0f} us"
     raised = f" raised {call.raised}" if call.raised else ""
-    yield f"      {'  ' * call.depth}{name} [{wire.PHASE_NAMES[call.phase]}] {end}{raised}"
+    yield f"      {'  ' * call.depth}{name} [{call.how}] {end}{raised}"
     for side, record in (("before", call.before), ("after", call.after)):
         if record is not None:
             for path, text in flat(record.values()):
                 yield f"      {'  ' * call.depth}    {side} {path} = {text}"
 
 
-def as_json(trace: Trace) -> Iterator[dict[str, Any]]:
-    """One object a step and rank, with its calls and what was recorded of them."""
-    for process in trace.recording():
-        for step in steps(trace, process):
+def as_json(trace: Trace, selection: Selection = EVERYTHING) -> Iterator[dict[str, Any]]:
+    """One object with the ``aggregates``, whose ``step`` is null; then one for each step and rank, with its calls and
+    what was recorded of them.
+    """
+    yield {"step": None, "aggregates": figures(trace, selection)}
+    for process in selection.ranks(trace):
+        for step in selection.steps(trace, process, detail=True):
             yield {
                 "rank": step.rank,
                 "step": step.number,
                 "mode": step.mode,
+                "speculation": step.speculation,
                 "batch_size": step.batch_size,
                 "padded": step.padded,
                 "graph": step.graph,
                 "start_ns": step.start_ns,
                 "end_ns": step.end_ns,
+                "period_ns": step.period_ns,
+                "host_ns": step.host_ns,
                 "accept_lens": step.accept_lens,
                 "allocated": step.allocated,
                 "committed": step.committed,
+                "slots": step.slots,
+                "window": step.window,
                 "complete": step.complete,
                 "calls": [_call_json(trace, call) for call in step.calls],
             }
+
+
+def figures(trace: Trace, selection: Selection = EVERYTHING) -> list[Aggregate]:
+    """The aggregates of what is selected; ``last`` chooses among lines alone."""
+    rows = []
+    for process in selection.ranks(trace):
+        taken = Aggregator(process.rank)
+        for step in selection.in_span(steps(trace, process, detail=False)):
+            taken.add(step)
+        rows += [row for row in taken.aggregates() if selection.shows(row.mode, row.batch)]
+    return rows
+
+
+def overview(trace: Trace, selection: Selection = EVERYTHING) -> dict[str, Any]:
+    """What `show --summary --json` prints: what was run, and the figures."""
+    run = trace.run
+    return {
+        "command": list(run.command) if run is not None else [],
+        "release": run.version if run is not None else None,
+        "exit_code": run.exit_code if run is not None else None,
+        "configuration": trace.config(),
+        "ranks": [
+            {
+                "rank": process.rank,
+                "pid": process.head.pid if process.head is not None else process.info.pid,
+                "steps": process.head.last_step if process.head is not None else None,
+                "records": process.head.records if process.head is not None else None,
+            }
+            for process in selection.ranks(trace)
+        ],
+        "aggregates": figures(trace, selection),
+        "notes": [text for label, text in summary(trace) if label == "note"],
+    }
 
 
 def _call_json(trace: Trace, call: Call) -> dict[str, Any]:
@@ -150,7 +212,7 @@ def _call_json(trace: Trace, call: Call) -> dict[str, Any]:
     return {
         "function": site.function if site is not None else None,
         "stage": site.stage if site is not None else None,
-        "phase": wire.PHASE_NAMES[call.phase],
+        "phase": call.how,
         "thread": call.thread,
         "depth": call.depth,
         "start_ns": call.start_ns,
@@ -171,7 +233,8 @@ def follow(folder: Path, emit: Callable[[str], None]) -> None:
         for process in trace.recording():
             if process.name in shown:
                 process.segments = process.segments[-2:]  # what is new is at the end
-            done = [step for step in steps(trace, process) if step.number > shown.get(process.name, 0)]
+            fresh = steps(trace, process, detail=False)
+            done = [step for step in fresh if step.ran and step.number > shown.get(process.name, 0)]
             if not ended:
                 done = done[:-2]  # the newest may still change
             for step in done:

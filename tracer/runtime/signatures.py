@@ -47,28 +47,56 @@ def walk_tensors(path: str, cls: str | None, field: str, value: Value) -> Iterat
                 yield from walk_tensors(f"{path}.{name}", value.cls, name, inner)
 
 
+class UnsetAt(NamedTuple):
+    """A field that was None: its path, and the class that has it."""
+
+    path: str
+    cls: str | None
+    field: str
+
+
+def walk_unset(path: str, cls: str | None, field: str, value: Value) -> Iterator[UnsetAt]:
+    """Every None in ``value``, which lies at ``path`` in ``field`` of ``cls``."""
+    if value is None:
+        yield UnsetAt(path, cls, field)
+    elif isinstance(value, ObjectValue) and value.cls not in ("tuple", "list"):
+        for name, inner in value.fields.items():
+            yield from walk_unset(f"{path}.{name}", value.cls, name, inner)
+
+
 class Signature:
     """A layout with its slots filled; together with a record's integers it gives the values."""
 
-    __slots__ = ("_tensors", "layout", "slots")
+    __slots__ = ("_tensors", "_unset", "layout", "slots")
 
     def __init__(self, layout: Layout, slots: tuple[object, ...]) -> None:
         self.layout = layout
         self.slots = slots
         self._tensors: tuple[TensorAt, ...] | None = None
+        self._unset: tuple[UnsetAt, ...] | None = None
 
     def tensors(self) -> tuple[TensorAt, ...]:
         """Every tensor in it, without addresses; they do not depend on a record's integers."""
         if self._tensors is None:
-            try:
-                fields = self._fields(itertools.repeat(-1), [MAX_FIELDS], 0)
-            except _TooMuch:
-                fields = {}
-            found = (at for name, value in fields.items() for at in walk_tensors(name, None, name, value))
+            found = (at for name, value in self._shape().items() for at in walk_tensors(name, None, name, value))
             self._tensors = tuple(
                 at._replace(tensor=TensorValue(*msgspec.structs.astuple(at.tensor)[:4])) for at in found
             )
         return self._tensors
+
+    def unset(self) -> tuple[UnsetAt, ...]:
+        """Every field in it that was None."""
+        if self._unset is None:
+            found = (at for name, value in self._shape().items() for at in walk_unset(name, None, name, value))
+            self._unset = tuple(found)
+        return self._unset
+
+    def _shape(self) -> dict[str, Value]:
+        """The values without a record's integers."""
+        try:
+            return self._fields(itertools.repeat(-1), [MAX_FIELDS], 0)
+        except _TooMuch:
+            return {}
 
     def decode(self, ints: Sequence[int]) -> dict[str, Value]:
         """The values by name. Integers that are missing (a damaged definition) end the decoding."""

@@ -61,6 +61,8 @@ class Step(msgspec.Struct, kw_only=True):
     """When the step of the next number began on this rank."""
     accept_lens: list[int] | None = None
     """Tokens accepted for each request, the bonus token included."""
+    accept_again: list[int] | None = None
+    """The same, where a second place has them too."""
     allocated: list[int] | None = None
     """KV slots allocated to each request, after the step was prepared."""
     committed: list[int] | None = None
@@ -344,8 +346,12 @@ def _of_step(stack: list[Call]) -> int | None:
 
 def _accept(held: dict[int, Step], number: int, lengths: list[int]) -> None:
     step = held.get(number)
-    if step is not None and step.accept_lens is None and lengths:
+    if step is None or not lengths:
+        return
+    if step.accept_lens is None:
         step.accept_lens = lengths
+    else:
+        step.accept_again = lengths
 
 
 def _list(values: dict[str, Value], name: str) -> list[int] | None:
