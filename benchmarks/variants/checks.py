@@ -130,14 +130,29 @@ def found(what: str, about: About, path: str, designs: str, bar: str = "hard", s
 
 
 def quiet(what: str, about: About, path: str = "", designs: str = DESIGNS) -> Check:
-    """No point about it is hard."""
+    """No point about it is hard, but those that were before: these may take up a field beside others of theirs."""
 
     def check(base: Index, variant: Index) -> list[Result]:
         paths = (path,) if path else PATHS
-        hard = [
-            p for p in points(variant) if about.fits(p) and any(at_least(p, each, designs, "hard") for each in paths)
-        ]
+        before = {p["id"] for p in points(base) if _is_hard(p)}
+        fitting = [p for p in points(variant) if about.fits(p) and p["id"] not in before]
+        hard = [p for p in fitting if any(at_least(p, each, designs, "hard") for each in paths)]
         return [(not hard, f"{what}: nothing hard{_titles(hard)}")]
+
+    return check
+
+
+def most_gone(what: str, path: str, design: str, share: float) -> Check:
+    """No more than a share of the points that were hard for a path and a design is hard still."""
+
+    def check(base: Index, variant: Index) -> list[Result]:
+        old, new = ([p for p in points(index) if severity(p, path, design) == "hard"] for index in (base, variant))
+        return [
+            (
+                bool(old) and len(new) <= share * len(old),
+                f"{what}: {len(new)} of {len(old)} hard on {path} {design}{_titles(new)}",
+            )
+        ]
 
     return check
 

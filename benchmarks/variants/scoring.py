@@ -60,14 +60,14 @@ def run(edits: list[Edit], sources: Sources, work: Path, jobs: int, keep: bool) 
     for e in edits:
         print(f"{e.release} {e.sort}: {e.name}", flush=True)
         base = indexed(sources.get(e.release) / "sglang", place / f"base-{e.release}", jobs)
-        variant = place / e.name / "index.json"
-        if not variant.exists():
-            copied = place / e.name / "source"
+        workspace, copied = place / e.name, place / f"{e.name}-source"
+        if not (workspace / "index.json").exists():
             shutil.rmtree(copied, ignore_errors=True)
             make([e], sources, copied)
-            indexed(copied / "sglang", place / e.name, jobs)
+            indexed(copied / "sglang", workspace, jobs)
             if not keep:
                 shutil.rmtree(copied)
+        variant = workspace / "index.json"
         passed[e.name] = tell(e.check(load(base), load(variant)))
     table(edits, passed)
     return 0 if all(passed.values()) else 1

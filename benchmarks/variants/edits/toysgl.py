@@ -410,7 +410,7 @@ TAIL_POS = About(words=("tail_pos",), either=("ForwardBatch.init_new", ".prepare
 @edit(
     RELEASE,
     "added",
-    every(found("two meanings", TAIL_POS, "v2", "AB", spared="C"), quiet("two meanings", TAIL_POS, "v1")),
+    found("two meanings", TAIL_POS, "v2", "AB", spared="C"),
 )
 def toy_field_with_two_meanings(copy: Copy) -> None:
     """The scheduler gives a decode its positions, where it prepares it: with the pending token in a plain process.
