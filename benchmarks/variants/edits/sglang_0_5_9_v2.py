@@ -360,6 +360,94 @@ def pool_entry_of_verify(copy: Copy) -> None:
     )
 
 
+SPARE_SLOTS = About(words=("spare_slots",), either=("TpModelWorker.forward_batch_generation",))
+
+
+def _spare_slots(copy: Copy, then: str) -> None:
+    """The target's worker takes a page a request before a plain decode of a process that speculates."""
+    copy.replace(
+        "managers/tp_worker.py",
+        (
+            "        if self.is_dllm():\n            return self._forward_batch_generation_dllm(forward_batch)\n",
+            f"""        if self.enable_spec and not is_verify and forward_batch.forward_mode.is_decode():
+            allocator = self.model_runner.token_to_kv_pool_allocator
+            self.spare_slots = allocator.alloc(forward_batch.batch_size * allocator.page_size)
+{then}
+        if self.is_dllm():
+            return self._forward_batch_generation_dllm(forward_batch)
+""",
+        ),
+        after="    def forward_batch_generation(\n        self,\n        model_worker_batch: ModelWorkerBatch,\n        forward_batch",
+    )
+
+
+@edit(
+    RELEASE,
+    "added",
+    every(
+        found("slots never freed", SPARE_SLOTS, "v2", "AB", spared="C"),
+        found("slots never freed", SPARE_SLOTS, "v1", "AB", spared="C"),
+    ),
+)
+def slots_taken_and_forgotten(copy: Copy) -> None:
+    """The page that an off step takes besides is overwritten by the next one's: it leaks."""
+    _spare_slots(copy, "")
+
+
+@edit(RELEASE, "harmless", quiet("slots freed at once", SPARE_SLOTS))
+def slots_taken_and_given_back(copy: Copy) -> None:
+    """The page that an off step takes besides goes back to the allocator at once."""
+    _spare_slots(copy, "            allocator.free(self.spare_slots)\n")
+
+
+TAIL_POS = About(words=("tail_pos",), either=("ForwardBatch.init_new", ".prepare_for_decode"))
+
+
+@edit(RELEASE, "added", found("two meanings", TAIL_POS, "v2", "AB", spared="C"))
+def field_with_two_meanings(copy: Copy) -> None:
+    """The scheduler gives a decode its positions, where it prepares it: with the pending token in a plain process.
+
+    On v2 the lengths leave that token out, so that the same expression names the position before it.
+    """
+    batch = "managers/schedule_batch.py"
+    for after in ("class ScheduleBatch(", "class ModelWorkerBatch:"):
+        copy.replace(
+            batch,
+            (
+                "    spec_algorithm: SpeculativeAlgorithm = None\n",
+                "    spec_algorithm: SpeculativeAlgorithm = None\n    tail_pos: Optional[torch.Tensor] = None\n",
+            ),
+            after=after,
+        )
+    copy.replace(
+        batch,
+        (
+            "        self.seq_lens_sum += bs\n",
+            "        self.seq_lens_sum += bs\n        self.tail_pos = self.seq_lens - 1\n",
+        ),
+        (
+            "            spec_info=self.spec_info,\n",
+            "            spec_info=self.spec_info,\n            tail_pos=self.tail_pos,\n",
+        ),
+        after="    def prepare_for_decode(self):",
+    )
+    copy.replace(
+        "speculative/eagle_info_v2.py",
+        (
+            "        batch.seq_lens_cpu = batch.seq_lens.cpu()\n",
+            "        batch.tail_pos = batch.seq_lens - 1\n        batch.seq_lens_cpu = batch.seq_lens.cpu()\n",
+        ),
+    )
+    copy.replace(
+        "model_executor/forward_batch_info.py",
+        (
+            "                ret.positions = clamp_position(batch.seq_lens)\n",
+            "                ret.positions = (\n                    clamp_position(batch.seq_lens)\n"
+            "                    if batch.tail_pos is None\n                    else batch.tail_pos\n                )\n",
+        ),
+    )
+
+
 # --- meaning as it was --------------------------------------------------------------------------------------------
 
 NEW_CLASSES = {"FutureMap": "StepRelay", "GenerationBatchResult": "StepOutcome", "EagleDraftWorker": "DraftSide"}
