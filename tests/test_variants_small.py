@@ -123,7 +123,8 @@ def test_a_draft_that_primes_itself_needs_no_state(base: Index, tmp_path: Path):
     copy.replace(
         SCHEDULER,
         (
-            "            batch.spec_info = result.next_draft_input\n            batch.seq_lens = batch.spec_info.new_seq_lens\n",
+            "            batch.spec_info = result.next_draft_input\n"
+            "            batch.seq_lens = batch.spec_info.new_seq_lens\n",
             """            batch.spec_info = result.next_draft_input
             if batch.spec_info is None:
                 batch.seq_lens = batch.seq_lens + 1
