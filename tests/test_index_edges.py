@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from index_support import Resolve, edges, resolve
 
+from sgltrace.index.resolution import uses
+
 __all__ = ["resolve"]
 
 # name: (source, edges that must be there, edges that must not)
@@ -943,3 +945,45 @@ def test_what_is_looked_up_is_of_a_class_in_a_module_that_only_the_annotation_na
         more="class Base:\n    pass\n",
     )
     assert "main -> things:Thing.act attr_method" in edges(program)
+
+
+def test_an_iterator_is_often_the_object_itself(resolve):
+    program = resolve(
+        """
+        def main():
+            for batch in Loader():
+                batch.go()
+            [one.go() for one in Loader()]
+
+        class Loader:
+            def __iter__(self):
+                return self
+            def __next__(self):
+                return Batch()
+
+        class Batch:
+            def go(self):
+                pass
+        """
+    )
+    assert {
+        "main -> Loader.__iter__ special_method",
+        "main -> Loader.__next__ special_method",
+        "main -> Batch.go attr_method",
+    } <= edges(program)
+
+
+def test_a_table_of_many_functions_is_counted_once(resolve, monkeypatch):
+    """Each edge asks whether its call is of several things; of a table of thousands, that was the square of them."""
+    count = 400
+    table = "".join(f"    'k{i}': lambda batch: batch.f{i}(),\n" for i in range(count))
+    program = resolve(f"def main(batch):\n    return TABLE[batch.mode](batch)\nTABLE = {{\n{table}}}\n")
+    asked = []
+    monkeypatch.setattr(uses, "_wraps", lambda function: asked.append(function) or False)
+    answers = {
+        use.is_virtual(callee)
+        for (_, callee, kind), found in program.engine.edges.items()
+        for use in found
+        if callee.name == "<lambda>"
+    }
+    assert answers and len(asked) <= count

@@ -1,13 +1,22 @@
 """Reading a module: what is kept of it, its lines, and what does not stop it."""
 
+import multiprocessing
+import os
+import signal
 import textwrap
+from pathlib import Path
 
 import libcst as cst
 import pytest
+from index_support import sources
+from trees import write_tree
 
-from sgltrace.index.facts import parse, syntax
+from sgltrace.index.facts import parse, syntax, trial
 from sgltrace.index.facts.lines import CALL, LibcstLines, Lines, lines_of_statements
 from sgltrace.index.facts.parse import parse_source
+from sgltrace.index.facts.store import Facts
+from sgltrace.progress import SilentProgress
+from sgltrace.sources import open_source
 
 
 def facts(source: str) -> list[syntax.Stmt]:
@@ -118,6 +127,9 @@ def test_a_function_knows_its_span_and_whether_it_yields():
         "if x:\n\ty = 1\n",
         "x = '\\ud800'\n",
         "x = 10**400 + 0xffffffffffffffffff\n",
+        "x = " + "9" * 5000 + "\n",
+        'x = t"{a.b()} and {c!r:>{width}}"\n',
+        "def f(a: '" + "a." * 6500 + "b'): pass\n",
     ],
 )
 def test_odd_but_legal_files_are_read(source: str):
@@ -134,11 +146,42 @@ def test_odd_but_legal_files_are_read(source: str):
         "x = " + "not " * 20000 + "y",
         "x = " + "a and " * 20000 + "a",
         "x = a" + ".b" * 20000,
+        "x = a" + ".b" * 6500,
+        "x = a" + "[0]" * 1000,
+        "if a: pass\n" + "elif a: pass\n" * 600,
+        't""; x = ' + "lambda: " * 7000 + "y",
     ],
 )
 def test_a_file_that_does_not_parse_says_why(source: str):
     read = parse_source(source)
     assert read.body == [] and read.error
+
+
+def test_a_parser_that_does_not_come_to_an_end_is_ended(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trial, "LONGEST_S", 1)
+    read = parse_source('t""; x = a' + "[0]" * 4000)
+    assert read.body == [] and read.error == "LibCST's parser does not come to an end with it in 1 seconds"
+
+
+def test_a_reader_that_dies_takes_no_other_file_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    names = [f"m{i}" for i in range(8)]
+    write_tree(tmp_path, sources({name: "x = 1\n" if name != "m3" else "die()\n" for name in names}))
+    tree = open_source(str(tmp_path), cache_dir=tmp_path, progress=SilentProgress())
+    parsed = parse.parse_source
+
+    def parse_or_die(source: str) -> syntax.ModuleFacts:
+        if "die" in source and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return parsed(source)
+
+    monkeypatch.setattr(parse, "parse_source", parse_or_die)
+    with Facts(tree, None, jobs=2) as kept:
+        modules = [f"sglang.srt.{name}" for name in names]
+        kept.prefetch(modules)
+        errors = {module: kept.get(module).error for module in modules}
+    culprit = errors.pop("sglang.srt.m3")
+    assert culprit is not None and "its reader died" in culprit
+    assert set(errors.values()) == {None}
 
 
 def test_lines_of_a_long_statement_come_in_source_order():

@@ -28,13 +28,17 @@ class Mismatch(Exception):
 
 
 class TooDeep(Exception):
-    """Nested beyond what Python itself compiles; LibCST's parser would overflow its stack and end the process."""
+    """Nested beyond what any hand writes. LibCST's parser would overflow its stack, which ends the process, or not come
+    to an end: a chain of subscripts costs it the square of its length.
+    """
 
 
 LONGEST_BOOLEAN = 1000
 """Operands of one ``and`` or ``or``, which ``ast`` holds flat and LibCST nested."""
-LONGEST_LINE = 4 * LONGEST_BOOLEAN
-"""A shorter one has no room for so many operands."""
+DEEPEST = 500
+"""Expressions inside one another, or ``elif`` after ``elif``."""
+LONGEST_LINE = 2 * DEEPEST
+"""A shorter one has no room for what nests so deeply that LibCST's parser dies of it."""
 
 
 def _arguments(node: ast.arguments) -> list[Any]:
@@ -153,6 +157,7 @@ def lines_of_statements(source: str) -> list[Lines]:
         raise
     texts = re.split(r"\r\n?|\n", source)
     out: list[Lines] = []
+    elifs: dict[Any, int] = {}
     stack: list[Any] = [*reversed(tree.body)]
     while stack:
         node = stack.pop()
@@ -163,11 +168,41 @@ def lines_of_statements(source: str) -> list[Lines]:
             short = _has_short_head(node, first, blocks[0][0], texts)
             for block in reversed(blocks):
                 stack += reversed(block)
+            _count_elifs(node, elifs)
         else:
             last = node.end_lineno
             short = first == last and node.end_col_offset < LONGEST_LINE
+        if not short:
+            _check_depth(node)
         out.append(Lines(first, last, None if short else _lines_inside(node)))
     return out
+
+
+def check_expression(source: str) -> None:
+    """Raise TooDeep, SyntaxError or ValueError for a quoted annotation that must not go to LibCST."""
+    if len(source) >= LONGEST_LINE:
+        raise TooDeep
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ast.parse(source, mode="eval")
+
+
+def _count_elifs(node: Any, elifs: dict[Any, int]) -> None:
+    """Note how many ``if`` an ``elif`` stands behind. Raises TooDeep."""
+    if type(node) is ast.If and len(node.orelse) == 1 and type(node.orelse[0]) is ast.If:
+        count = elifs[node.orelse[0]] = elifs.get(node, 0) + 1
+        if count > DEEPEST:
+            raise TooDeep
+
+
+def _check_depth(node: Any) -> None:
+    """Raise TooDeep where the expressions of a statement's head nest more than is sound."""
+    level = [child for child in _generic(node) if isinstance(child, ast.AST)]
+    for _ in range(DEEPEST):
+        level = [child for inner in level for child in ast.iter_child_nodes(inner) if type(child) not in _LEAVES]
+        if not level:
+            return
+    raise TooDeep
 
 
 def _first_line(node: Any) -> int:

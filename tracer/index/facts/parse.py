@@ -24,8 +24,10 @@ from sgltrace.index.facts.lines import (
     Mismatch,
     PairedLines,
     TooDeep,
+    check_expression,
     lines_of_statements,
 )
+from sgltrace.index.facts.trial import why_not_parsed
 
 _BINARY = {
     cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/", cst.FloorDivide: "//", cst.Modulo: "%",
@@ -56,6 +58,8 @@ def parse_source(source: str) -> s.ModuleFacts:
         return s.ModuleFacts([], "nested too deeply")
     except (SyntaxError, ValueError):
         lines = None  # for the running Python; LibCST may know the syntax
+        if (why := why_not_parsed(source)) is not None:
+            return s.ModuleFacts([], why)
     try:
         with _bare_nodes() if lines is not None else contextlib.nullcontext():
             module = cst.parse_module(source)
@@ -74,6 +78,8 @@ def parse_source(source: str) -> s.ModuleFacts:
         return s.ModuleFacts(_Converter(LibcstLines(module)).body(module.body))
     except RecursionError:
         return s.ModuleFacts([], "nested too deeply")
+    except Exception as error:  # syntax that LibCST knows and this program does not
+        return s.ModuleFacts([], f"not understood ({type(error).__name__}: {error})")
 
 
 @contextlib.contextmanager
@@ -105,7 +111,8 @@ class _Converter:
         self.expressions: dict[type, Callable[[Any], s.Expr]] = {
             cst.Name: self.name, cst.Attribute: self.attribute, cst.Call: self.call, cst.Subscript: self.subscript,
             cst.SimpleString: self.string, cst.ConcatenatedString: self.concatenated,
-            cst.FormattedString: self.formatted, cst.Integer: self.integer, cst.Float: self.float_,
+            cst.FormattedString: self.formatted, cst.TemplatedString: self.formatted,
+            cst.Integer: self.integer, cst.Float: self.float_,
             cst.Imaginary: lambda n: s.Const(n.value), cst.Ellipsis: lambda n: s.Ellipsis_(),
             cst.Tuple: lambda n: s.Seq("tuple", self.elements(n.elements)),
             cst.List: lambda n: s.Seq("list", self.elements(n.elements)),
@@ -201,22 +208,27 @@ class _Converter:
             parts += part.parts if isinstance(part, s.Format) else [part]
         return s.Format(parts)
 
-    def formatted(self, node: cst.FormattedString) -> s.Expr:
+    def formatted(self, node: cst.FormattedString | cst.TemplatedString) -> s.Expr:
         return s.Format(self.format_parts(node.parts))
 
-    def format_parts(self, nodes: Sequence[cst.BaseFormattedStringContent]) -> list[s.Expr]:
+    def format_parts(
+        self, nodes: Sequence[cst.BaseFormattedStringContent | cst.BaseTemplatedStringContent]
+    ) -> list[s.Expr]:
         parts: list[s.Expr] = []
         for node in nodes:
-            if isinstance(node, cst.FormattedStringExpression):
+            if isinstance(node, (cst.FormattedStringExpression, cst.TemplatedStringExpression)):
                 parts.append(self.expr(node.expression))
                 if node.format_spec:
                     parts += self.format_parts(node.format_spec)
-            elif isinstance(node, cst.FormattedStringText):
+            elif isinstance(node, (cst.FormattedStringText, cst.TemplatedStringText)):
                 parts.append(s.Const(node.value))
         return parts
 
     def integer(self, node: cst.Integer) -> s.Expr:
-        value = int(node.value, 0) if node.value.strip("0_") else 0
+        try:
+            value = int(node.value, 0) if node.value.strip("0_") else 0
+        except ValueError:  # more digits than Python reads
+            return s.Const(node.value)
         return s.Const(value if -(2**63) <= value < 2**63 else float(value) if value < 2**1000 else node.value)
 
     def float_(self, node: cst.Float) -> s.Expr:
@@ -298,10 +310,10 @@ class _Converter:
         """A quoted annotation is parsed, also inside a subscript (``Optional["Req"]``)."""
         if isinstance(value, s.Const) and isinstance(value.value, str):
             try:
-                parsed = cst.parse_expression(value.value.strip())
+                check_expression(value.value.strip())
+                return _Converter(_NoLines()).expr(cst.parse_expression(value.value.strip()))
             except Exception:  # prose in an annotation: it names no type
                 return value
-            return _Converter(_NoLines()).expr(parsed)
         if isinstance(value, s.Sub):
             literal = isinstance(value.value, s.Name) and value.value.id == "Literal"
             return value if literal else s.Sub(value.value, self.quoted(value.index), value.line)

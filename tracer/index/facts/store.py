@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
@@ -70,8 +71,20 @@ class Facts:
         if module not in self._pending:
             return self._ready.pop(module)
         future, parse = self._pending.pop(module)
-        # What no reader has begun with is read here: there is nothing else to do meanwhile.
-        return s.decode(parse() if future.cancel() else future.result())
+        try:
+            # What no reader has begun with is read here: there is nothing else to do meanwhile.
+            return s.decode(parse() if future.cancel() else future.result())
+        except BrokenProcessPool:
+            return self._alone(parse)
+
+    def _alone(self, parse: Callable[[], bytes]) -> s.ModuleFacts:
+        """A reader died, and with it all that were asked: one after the other, until the one that kills is found."""
+        self._pool = None
+        with self._new_pool(1) as pool:
+            try:
+                return s.decode(pool.submit(parse).result())
+            except BrokenProcessPool:
+                return s.ModuleFacts([], "its reader died; the file is odd, or memory is short")
 
     def _begin(self, module: str) -> None:
         outline = self._outlined(module)
@@ -91,11 +104,17 @@ class Facts:
         if self._jobs <= 1:
             self._ready[module] = s.decode(parse())
             return
-        if self._pool is None:
-            methods = multiprocessing.get_all_start_methods()
-            context = multiprocessing.get_context("fork" if "fork" in methods else None)
-            self._pool = ProcessPoolExecutor(self._jobs, mp_context=context, initializer=_start_reader)
-        self._pending[module] = self._pool.submit(parse), parse
+        try:
+            self._pool = self._pool or self._new_pool(self._jobs)
+            self._pending[module] = self._pool.submit(parse), parse
+        except BrokenProcessPool:
+            self._ready[module] = self._alone(parse)
+
+    @staticmethod
+    def _new_pool(jobs: int) -> ProcessPoolExecutor:
+        methods = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork" if "fork" in methods else None)
+        return ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_reader)
 
     def _kept(self, data: bytes, outline: bool) -> Path | None:
         if self._cache is None:

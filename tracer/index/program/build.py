@@ -82,6 +82,8 @@ def _notes(program: Program) -> list[str]:
     if left:
         notes.append(f"{left} models that are found by searching a package are not followed; --whole follows them")
     notes += [f"{function.id} is nested too deeply to be read" for function in engine.unread]
+    if engine.solver.lost:
+        notes.append(f"{engine.solver.lost} values lead in circles, and were not followed to the end")
     notes += [
         f"{file} cannot be read: what stands in it is unknown, and not absent" for file in unread_parts(engine, roles())
     ]

@@ -32,13 +32,14 @@ class Use:
         if not self.dispatch:
             return False
         outside = self.base is not None and any(isinstance(v, (External, Container)) for v in self.base.values)
-        return outside or sum(target.name == callee.name for target in self.targets) > 1
+        same = (target for target in self.targets if target.name == callee.name)
+        return outside or (next(same, None) is not None and next(same, None) is not None)
 
 
 class Site(Use):
     """A call: its callee's node, its arguments, and the node of what it returns."""
 
-    __slots__ = ("args", "bound", "callee", "result")
+    __slots__ = ("_counted", "_several", "args", "bound", "callee", "result")
 
     def __init__(
         self, function: FunctionInfo, expression: s.Expr | s.Stmt, callee: Node, args: Args, result: Node
@@ -49,13 +50,20 @@ class Site(Use):
         self.result = result
         self.bound: set[tuple[FunctionInfo | None, Value | None]] = set()
         """What the call was found to be of: a function with its receiver, or (without a function) a class."""
+        self._counted, self._several = 0, False
 
     def is_virtual(self, callee: FunctionInfo) -> bool:
         """As of any use; so is a call of whatever stands in a variable or a table, where that is several things."""
-        called = {
-            function.id if function is not None else value for function, value in self.bound if not _wraps(function)
-        }
-        return len(called) > 1 or super().is_virtual(callee)
+        return self._is_of_several() or super().is_virtual(callee)
+
+    def _is_of_several(self) -> bool:
+        # Each of the thousands of functions that a table may hold asks; what was found only grows.
+        if self._counted != len(self.bound):
+            found = {
+                function.id if function is not None else value for function, value in self.bound if not _wraps(function)
+            }
+            self._counted, self._several = len(self.bound), len(found) > 1
+        return self._several
 
 
 def _wraps(function: FunctionInfo | None) -> bool:

@@ -256,6 +256,8 @@ class Solver:
         self._pending: deque[tuple[Node, Value, int, int]] = deque()
         self.refused: dict[Node, dict[Instance, None]] = {}
         """The instances that the transform of a node refused."""
+        self.lost = 0
+        """How many values led to so much at once that they were given up."""
 
     def add(self, node: Node, value: Value) -> None:
         """Put a value into a node."""
@@ -322,6 +324,13 @@ class Solver:
 
     def run(self) -> None:
         """Deliver until nothing is pending."""
+        while self._pending:
+            try:
+                self._deliver()
+            except RecursionError:
+                self.lost += 1
+
+    def _deliver(self) -> None:
         pending, add = self._pending, self.add
         while pending:
             node, value, targets, watchers = pending.popleft()
