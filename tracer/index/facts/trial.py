@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from multiprocessing.context import BaseContext
+from typing import Any
 
 LONGEST_S = 10
 """Of processor time, for a file; the largest of SGLang takes less than one second."""
@@ -34,7 +34,7 @@ def why_not_parsed(source: str) -> str | None:
     return None
 
 
-def _context() -> BaseContext:
+def _context() -> Any:
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("fork" if "fork" in methods else None)
 
