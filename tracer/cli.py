@@ -77,12 +77,12 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import compare, export, index, points, query, report, runs, state, verify
+    from sgltrace.commands import compare, export, index, merge, points, query, report, runs, state, verify
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, compare, verify):
+    for module in (index, report, export, query, state, points, compare, verify, merge):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app

@@ -14,10 +14,11 @@ from sgltrace.errors import InputError, UsageError
 from sgltrace.workspace import DEFAULT, Workspace
 
 PERFETTO = "perfetto"
+PARQUET = "parquet"
 HELP = (
     "sarif: coupling points for editors and code scanning; graphml, dot: the call graph; csv, parquet: "
     "observed shapes; "
-    "markdown: a summary; perfetto: a timeline of a run."
+    "markdown: a summary; perfetto: a timeline of a run. parquet with --run: all steps of runs, partitioned."
 )
 
 
@@ -30,19 +31,27 @@ def export(
     form: Annotated[str, typer.Argument(metavar="FORMAT", help=HELP)] = "",
     perfetto: Annotated[bool, typer.Option("--perfetto", help="The same as the format perfetto.")] = False,
     run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="DIR", help="The trace of a timeline; the last one if left out."),
+        list[Path] | None,
+        typer.Option(
+            "--run", metavar="DIR", help="A trace: for a timeline (the last one if left out), or for parquet, several."
+        ),
     ] = None,
     workspace: WorkspaceOption = Path(DEFAULT),
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The file to write; standard output if left out.")
+        Path | None,
+        typer.Option("-o", "--output", help="The file to write (a folder for parquet of runs); else standard output."),
     ] = None,
 ) -> None:
     """Write coupling points, the call graph, observations or a timeline in another format."""
-    if form not in ("", PERFETTO) and (perfetto or run is not None):
+    if form == PARQUET and run and not perfetto:
+        _dataset(run, output)
+        return
+    if form not in ("", PERFETTO) and (perfetto or run):
         raise UsageError(f"--perfetto and --run are of timelines; leave out {form}, or them")
     if perfetto or form == PERFETTO:
-        _timeline(run, workspace, output)
+        if run and len(run) > 1:
+            raise UsageError("a timeline is of one run; leave out the other --run")
+        _timeline(run[0] if run else None, workspace, output)
         return
     if not form:
         raise UsageError("name a FORMAT, such as sarif; `sgltrace export --help` lists them")
@@ -58,6 +67,16 @@ def export(
         output.write_bytes(data)
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror}; name another file") from error
+
+
+def _dataset(runs: list[Path], output: Path | None) -> None:
+    from sgltrace.insight.dataset import write_dataset
+    from sgltrace.insight.figures import names
+
+    if output is None:
+        raise UsageError("parquet with --run writes a folder of files; name it with -o")
+    counts = write_dataset(runs, names(runs), output)
+    print(f"{output}: {', '.join(f'{count} rows of {table}' for table, count in counts.items())}")
 
 
 def _timeline(run: Path | None, workspace: Path, output: Path | None) -> None:

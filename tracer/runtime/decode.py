@@ -68,6 +68,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         """What was recorded, by selector."""
         return {} if self.signature is None else self.signature.decode(self.ints)
 
+    def pick(self, wanted: tuple[str, ...]) -> dict[str, Value]:
+        """Of what was recorded only the values whose selectors end in one of ``wanted``, which is much faster."""
+        return {} if self.signature is None else self.signature.pick(self.ints, wanted)
+
 
 class Loss(msgspec.Struct):
     """What could not be read."""

@@ -25,6 +25,7 @@ _ITEM_BYTES = {
     "int64": 8,
     "float64": 8,
 }
+_ALIKE = 100
 _REMEMBERED = 64  # steps whose results may still be processed
 _Key = tuple[object, ...]
 
@@ -167,7 +168,7 @@ def _observation(trace: Trace, look: _Look, at: TensorAt, seen: _Seen) -> Observ
 
 
 def _of_step(call: Call) -> int:
-    number = call.before.values().get("of_step") if call.before is not None else None
+    number = call.before.pick(("of_step",)).get("of_step") if call.before is not None else None
     return number if isinstance(number, int) else 0
 
 
@@ -240,11 +241,15 @@ def _compare(trace: Trace, number: int, by_rank: dict[str, dict[_Key, list[str]]
 
 
 class ShareFinder:
-    """Takes steps in, and counts pairs of fields whose memory overlapped in one record (``--pointers``)."""
+    """Takes steps in, and counts pairs of fields whose memory overlapped in one record (``--pointers``).
+
+    Of records that are alike but for their addresses the first hundred are looked at.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._counts: dict[tuple[str, str, str, str, bool], int] = {}
+        self._looked: dict[tuple[int, str, Signature | None], int] = {}
 
     def add(self, step: Step) -> None:
         """Look at every record of a step."""
@@ -255,8 +260,11 @@ class ShareFinder:
 
     def _look(self, number: int, side: str, record: Record) -> None:
         site = self._trace.site(number)
-        if site is None:
+        key = (number, side, record.signature)
+        looked = self._looked.get(key, 0)
+        if site is None or looked >= _ALIKE:
             return
+        self._looked[key] = looked + 1
         tensors = (at for name, value in record.values().items() for at in walk_tensors(name, None, name, value))
         spans = sorted(_span(at.path, at.tensor) for at in tensors if at.tensor.address)
         for at, (start, end, path) in enumerate(spans):
@@ -264,8 +272,8 @@ class ShareFinder:
                 if other_start >= end:
                     break
                 first, second = sorted((path, other))
-                key = (site.function, side, first, second, start == other_start)
-                self._counts[key] = self._counts.get(key, 0) + 1
+                pair = (site.function, side, first, second, start == other_start)
+                self._counts[pair] = self._counts.get(pair, 0) + 1
 
     def sharing(self) -> list[Sharing]:
         """The pairs, sorted."""

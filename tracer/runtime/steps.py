@@ -13,11 +13,16 @@ from .decode import Record
 from .observations import Enumerated, ListValue, TensorValue, Value
 from .plan import Plan
 from .probe import wire
-from .signatures import walk_tensors
 from .trace import ProcessTrace, Trace
 
 DECODE = "DECODE"
 ON, OFF, PLAIN = "on", "off", "plain"
+_BATCH = ("arg.batch.forward_mode", "arg.batch.reqs")
+_RESULT = ("return.can_run_cuda_graph", "return.next_token_ids")
+_SIZES = ("self.bs", "self.raw_bs")
+_LENGTHS = (".kv_allocated_len", ".kv_committed_len")
+_RETURN = ("return",)
+_OF_STEP = ("of_step",)
 _HELD = 2  # steps behind the newest one that may still change: results are processed a step later under overlap
 
 
@@ -112,7 +117,7 @@ class _Roles:
 
     def __init__(self, plan: Plan) -> None:
         sites = plan.sites
-        self.accepted_drafts = plan.accepted_drafts
+        self.accepted_drafts = tuple(plan.accepted_drafts)
 
         def numbers(*names: str) -> frozenset[int]:
             return frozenset(n for n, site in enumerate(sites, 1) if site.role in names)
@@ -255,13 +260,13 @@ def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call])
         if call.after is not None:
             _note_replay(step, call, stack)
     elif site in roles.may_replay:
-        if call.after is not None and step.graph is None and call.after.values().get("return") is False:
+        if call.after is not None and step.graph is None and call.after.pick(_RETURN).get("return") is False:
             step.graph = False
     elif site in roles.prepare:
         if call.after is not None:
-            values = call.after.values()
-            step.allocated = _list(values, "kv_allocated_len") or step.allocated
-            step.committed = _list(values, "kv_committed_len") or step.committed
+            values = call.after.pick(_LENGTHS)
+            step.allocated = _list(values, _LENGTHS[0]) or step.allocated
+            step.committed = _list(values, _LENGTHS[1]) or step.committed
     elif site in roles.allocate:
         if call.after is not None and not any(outer.site in roles.allocate for outer in stack[:-1]):
             slots = _slots(call)
@@ -272,11 +277,11 @@ def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call])
     elif site in roles.verify:
         held.verified.add(step.number)
     elif site in roles.resolve and call.after is not None:
-        lengths = call.after.values().get("return")
+        lengths = call.after.pick(_RETURN).get("return")
         if isinstance(lengths, ListValue) and lengths.values is not None:
             _accept(held, _of_step(stack) or step.number, list(lengths.values))
     elif site in roles.result and call.after is not None and call.after.signature is not None:
-        for name, value in call.after.values().items():
+        for name, value in call.after.pick(roles.accepted_drafts).items():
             if (
                 name.rpartition(".")[2] in roles.accepted_drafts
                 and isinstance(value, ListValue)
@@ -287,7 +292,7 @@ def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call])
 
 def _note_step(step: Step, call: Call) -> None:
     if call.before is not None:
-        values = call.before.values()
+        values = call.before.pick(_BATCH)
         step.mode = _enum(values.get("arg.batch.forward_mode"))
         reqs = values.get("arg.batch.reqs")
         step.batch_size = reqs.length if isinstance(reqs, ListValue) else None
@@ -295,7 +300,7 @@ def _note_step(step: Step, call: Call) -> None:
     step.complete = call.after is not None
     if call.after is None or call.after.signature is None:
         return
-    values = call.after.values()
+    values = call.after.pick(_RESULT)
     told = values.get("return.can_run_cuda_graph")
     if isinstance(told, bool):
         # What SGLang itself says of the target's forward pass, and logs.
@@ -308,7 +313,7 @@ def _note_step(step: Step, call: Call) -> None:
 
 
 def _note_replay(step: Step, call: Call, stack: list[Call]) -> None:
-    values = call.after.values() if call.after is not None else {}
+    values = call.after.pick(_SIZES) if call.after is not None else {}
     padded, raw = values.get("self.bs"), values.get("self.raw_bs")
     if not isinstance(padded, int) or isinstance(padded, bool):
         return
@@ -325,20 +330,16 @@ def _note_replay(step: Step, call: Call, stack: list[Call]) -> None:
 
 def _slots(call: Call) -> int | None:
     """How many slots an allocator returned: the length of the first vector in what it returned."""
-    if call.after is None:
-        return None
-    for name, value in call.after.values().items():
-        if name.partition(".")[0].partition("[")[0] != "return":
-            continue
-        for found in walk_tensors(name, None, name, value):
-            if len(found.tensor.shape) == 1:
-                return found.tensor.shape[0]
+    signature = call.after.signature if call.after is not None else None
+    for found in signature.tensors() if signature is not None else ():
+        if found.path.startswith("return") and len(found.tensor.shape) == 1:
+            return found.tensor.shape[0]
     return None
 
 
 def _of_step(stack: list[Call]) -> int | None:
     for call in reversed(stack):
-        number = call.before.values().get("of_step") if call.before is not None else None
+        number = call.before.pick(_OF_STEP).get("of_step") if call.before is not None else None
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             return number
     return None
@@ -356,7 +357,7 @@ def _accept(held: dict[int, Step], number: int, lengths: list[int]) -> None:
 
 def _list(values: dict[str, Value], name: str) -> list[int] | None:
     for selector, value in values.items():
-        if selector.endswith("." + name) and isinstance(value, ListValue) and value.values is not None:
+        if selector.endswith(name) and isinstance(value, ListValue) and value.values is not None:
             return list(value.values)
     return None
 

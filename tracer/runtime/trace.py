@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from .signatures import Interned
 from .staging import RunInfo
 
 MAX_JSON = 32 << 20
-_FILE = re.compile(r"(\d+-\d+)\.(head|json|(\d+)\.seg|calls\.json)")
+MERGED = "merge.json"
+FILE = re.compile(r"(\d+-\d+)\.(head|json|(\d+)\.seg|calls\.json)")
 
 
 class ProcessInfo(msgspec.Struct, kw_only=True):
@@ -40,6 +42,32 @@ class ProcessInfo(msgspec.Struct, kw_only=True):
     config: dict[str, Any] = {}
 
 
+class Node(msgspec.Struct, kw_only=True):
+    """One machine of a merged run. Times in nanoseconds."""
+
+    folder: str
+    """Its trace, as it was named."""
+    host: str = ""
+    processes: list[str] = []
+    """The names of its processes in the merged trace."""
+    shift_ns: int = 0
+    """What is added to its times, so that they are of the first node's clock."""
+    matched: int = 0
+    """Steps by which that was told; 0 where the wall clocks had to do."""
+    spread_ns: int = 0
+    """How much the difference of the clocks varied among nine tenths of them."""
+    drift_ns: int = 0
+    """By how much it changed from the first half of them to the second."""
+    wall_ns: int | None = None
+    """By how much the wall clocks say otherwise."""
+
+
+class Merged(msgspec.Struct, kw_only=True):
+    """``merge.json``: the nodes that a trace was put together from."""
+
+    nodes: list[Node] = []
+
+
 class ProcessTrace:
     """What one process recorded."""
 
@@ -52,6 +80,8 @@ class ProcessTrace:
         self.segments: list[int] = []
         self.shift_ns = 0
         """What is added to this process's times, so that they are of the first machine's clock."""
+        self.twin = False
+        """Whether another process has the same rank."""
         self._interned: Interned = {}
 
     @property
@@ -59,7 +89,7 @@ class ProcessTrace:
         """``tp0``, ``tp1 pp1`` ...: what tells ranks apart; the name if unknown."""
         ranks = ((short, self.info.identity.get(f"{short}_rank")) for short in ("tp", "pp", "dp"))
         parts = [f"{short}{rank}" for short, rank in ranks if isinstance(rank, int) and (short == "tp" or rank)]
-        return " ".join(parts) or self.name
+        return " ".join([*parts, *([self.name] if self.twin or not parts else [])])
 
     def records(self, sites: Container[int] | None = None) -> Iterator[Record]:
         """The records in the order they were written, of ``sites`` alone if given. ``loss`` is counted anew."""
@@ -88,6 +118,8 @@ class Trace:
             raise InputError(f"{folder}: no such folder; name one that `sgltrace run` wrote")
         self.plan = self._plan()
         self.run = self._json(folder / "run.json", RunInfo)
+        merged = self._json(folder / MERGED, Merged)
+        self.nodes: list[Node] = merged.nodes if merged is not None else []
         self.processes = self._processes()
 
     def _plan(self) -> Plan:
@@ -110,7 +142,7 @@ class Trace:
     def _processes(self) -> list[ProcessTrace]:
         found: dict[str, ProcessTrace] = {}
         for entry in sorted(path.name for path in self.folder.iterdir()):
-            match = _FILE.fullmatch(entry)
+            match = FILE.fullmatch(entry)
             if match is None:
                 continue
             name, kind, number = match.groups()
@@ -124,8 +156,14 @@ class Trace:
                 process.info = self._json(self.folder / entry, ProcessInfo) or ProcessInfo()
             elif number is not None:
                 process.segments.append(int(number))
+        for node in self.nodes:
+            for name in node.processes:
+                if name in found:
+                    found[name].shift_ns = node.shift_ns
+        ranks = Counter(process.rank for process in found.values() if process.segments)
         for process in found.values():
             process.segments.sort()
+            process.twin = ranks[process.rank] > 1
         return sorted(found.values(), key=lambda p: (p.rank == p.name, p.rank, p.name))
 
     def recording(self) -> list[ProcessTrace]:
