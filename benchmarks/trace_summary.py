@@ -4,7 +4,7 @@
 
 A recorded trace (fixtures/traces/eagle3_v2) is repeated, each time with later steps and times, until it has so many
 records; `sgltrace show --summary` and what `sgltrace report --run` does with a trace then read it. Printed are records
-a second, how that compares with reading the bytes and checking each record's CRC, and the largest memory of the process.
+a second, how that compares with reading the bytes and checking each record's CRC, and the largest memory of a process.
 """
 
 from __future__ import annotations
