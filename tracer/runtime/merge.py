@@ -117,13 +117,14 @@ def _run(traces: Sequence[Trace]) -> RunInfo:
         raise InputError(f"{traces[0].folder}: no readable run.json in any of the traces")
     codes = [info.exit_code for info in infos]
     ends = [info.ended_ns for info in infos if info.ended_ns is not None]
-    return msgspec.structs.replace(
+    whole: RunInfo = msgspec.structs.replace(
         infos[0],
         exit_code=None if None in codes else next((code for code in codes if code), 0),
         ended_ns=max(ends, default=None),
         processes=[process for info in infos for process in info.processes],
         problems=[f"node {n}: {text}" for n, info in enumerate(infos) for text in info.problems],
     )
+    return whole
 
 
 def _lay_over(node: Node, first: Trace, trace: Trace) -> None:
@@ -182,7 +183,8 @@ def _told(out: Path, nodes: list[Node], notes: list[str]) -> Merge:
     trace = read_trace(out)
     of_node = {name: node.folder for node in nodes for name in node.processes}
     comparer = RankComparer(trace)
-    matched, alone, found = 0, {process.rank: 0 for process in trace.recording()}, []
+    matched, alone = 0, {process.rank: 0 for process in trace.recording()}
+    found: list[Disagreement] = []
     for number, together in by_step(trace):
         ran = [step for step in together if step.ran]
         if not number or not ran:
