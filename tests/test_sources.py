@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+from pathlib import Path
 
 import pytest
 from trees import MODULES, SCHEDULER, assert_is_the_tree, opener, refusal, write_tree
@@ -109,6 +112,47 @@ def test_folder_with_a_loop_of_links_and_a_pipe(tmp_path, opened):
     (tmp_path / "sglang/gone.py").symlink_to(tmp_path / "nowhere.py")
     os.mkfifo(tmp_path / "sglang/pipe.py")
     assert_is_the_tree(opened(tmp_path))
+
+
+def test_odd_entries_are_passed_over_and_listed(tmp_path, opened, monkeypatch):
+    write_tree(tmp_path)
+    package = tmp_path / "sglang"
+    (package / "itself.py").symlink_to(package / "itself.py")
+    (package / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    (package / "loop").symlink_to(package)
+    os.mkfifo(package / "pipe.py")
+    write_tree(package, {"secret/a.py": b"", "srt/b.py": b""})
+    deep = package / "deep"
+    deep.mkdir()
+    before = Path.cwd()
+    try:
+        os.chdir(deep)
+        for _ in range(1000):
+            Path("d").mkdir()
+            os.chdir("d")
+        Path("a.py").touch()
+    finally:
+        os.chdir(before)
+    scandir = os.scandir
+
+    def refuse(place):
+        if str(place).endswith("secret"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return scandir(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    tree = opened(tmp_path)
+    assert "sglang.srt.b" in tree.modules and SCHEDULER in tree.modules
+    folders = [path for path in tree.unread if path.startswith("sglang/deep/")]
+    assert len(folders) == 1 and "more than 100 folders inside one another" in tree.unread[folders[0]]
+    assert {path: why for path, why in tree.unread.items() if path not in folders} == {
+        "sglang/gone.py": "a link to nothing",
+        "sglang/itself.py": "Too many levels of symbolic links",
+        "sglang/loop/": "a link to a folder; links are not followed",
+        "sglang/pipe.py": "not a regular file",
+        "sglang/secret/": "Permission denied",
+    }
+    subprocess.run(["rm", "-rf", deep], check=True)  # Python's own way would nest as deeply
 
 
 def test_unreadable_file_does_not_stop_the_tree(tmp_path, opened):

@@ -25,6 +25,7 @@ class ZipStore:
 
     def __init__(self, path: Path, shown: str) -> None:
         self.path = path
+        self.unread: dict[str, str] = {}
         self._shown = shown
         self._archive: zipfile.ZipFile | None = None
         self._process = -1

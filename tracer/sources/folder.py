@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from sgltrace.errors import InputError
@@ -15,11 +16,19 @@ _PLACES = ("{package}", "python/{package}", "*", "python/*")
 """Where the package lies below the folder that a user names, when it is not that folder itself."""
 
 
+MAX_DEPTH = 100
+"""Folders inside one another; a path of more is longer than systems take."""
+
+
 class FolderStore:
-    """The Python files below one package folder. Links to folders are not followed, so that no loop is walked."""
+    """The Python files below one package folder. Links to folders are not followed, so that no loop is walked.
+
+    What cannot be looked into is passed over, and listed in ``unread``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.unread: dict[str, str] = {}
         self._files: dict[str, os.stat_result] = {}
 
     def names(self) -> list[str]:
@@ -46,18 +55,40 @@ class FolderStore:
 
     def _scan(self) -> dict[str, os.stat_result]:
         if not self._files:
-            self._walk(self.folder, "")
+            pending = [""]
+            while pending:
+                prefix = pending.pop()
+                try:
+                    pending += self._look_into(prefix)
+                except OSError as error:  # not readable, or its path has become too long for the system
+                    self.unread[prefix] = error.strerror or str(error)
+            if "" in self.unread:
+                raise InputError(f"cannot read the folder {self.folder}: {self.unread['']}")
         return self._files
 
-    def _walk(self, folder: Path | str, prefix: str) -> None:
-        with os.scandir(folder) as entries:
+    def _look_into(self, prefix: str) -> list[str]:
+        """Take the files of one folder; the folders in it."""
+        folders = []
+        with os.scandir(self.folder / prefix) as entries:
             for entry in entries:
                 if entry.name.startswith((".", "__pycache__")):
                     continue
-                if entry.is_dir(follow_symlinks=False):
-                    self._walk(entry.path, f"{prefix}{entry.name}/")
-                elif entry.name.endswith(".py") and entry.is_file():
-                    self._files[prefix + entry.name] = entry.stat()
+                name = prefix + entry.name
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{name}/")
+                    elif entry.is_dir():
+                        self.unread[f"{name}/"] = "a link to a folder; links are not followed"
+                    elif entry.name.endswith(".py") and entry.is_file():
+                        self._files[name] = entry.stat()
+                    elif entry.name.endswith(".py"):
+                        self.unread[name] = "a link to nothing" if entry.is_symlink() else "not a regular file"
+                except OSError as error:  # a link to itself
+                    self.unread[name] = error.strerror or str(error)
+        if prefix.count("/") >= MAX_DEPTH and folders:
+            self.unread[folders[0]] = f"more than {MAX_DEPTH} folders inside one another"
+            return []
+        return folders
 
 
 def open_folder(requested: str, folder: Path, package: str | None = None) -> SourceTree:
@@ -66,10 +97,7 @@ def open_folder(requested: str, folder: Path, package: str | None = None) -> Sou
     if found is None:
         raise InputError(_why_not(requested, folder))
     store = FolderStore(found.absolute())
-    try:
-        names = store.names()
-    except OSError as error:
-        raise InputError(f"cannot read the folder {error.filename}: {error.strerror}") from error
+    names = store.names()
     taken = Package("", package_name(found.resolve().name, names, lambda name: _read_or_none(found / name)))
     version, said_by = find_version(
         taken,
@@ -95,9 +123,16 @@ def _package_folder(folder: Path, package: str) -> Path | None:
 
 def _is_package(folder: Path) -> bool:
     try:
-        return next((folder / RUNTIME).rglob("*.py"), None) is not None
+        return next(_python_files(folder / RUNTIME), None) is not None
     except OSError:  # a folder nobody may look into is not taken
         return False
+
+
+def _python_files(folder: Path) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):  # what cannot be read is passed over
+        if place.count(os.sep) - str(folder).count(os.sep) >= MAX_DEPTH:
+            folders.clear()
+        yield from (file for file in files if file.endswith(".py"))
 
 
 def _why_not(requested: str, folder: Path) -> str:

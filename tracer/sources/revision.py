@@ -28,6 +28,7 @@ class GitStore:
     """The files of one commit. A ``git cat-file --batch`` process answers the reads."""
 
     def __init__(self, git: str, checkout: Path, commit: str) -> None:
+        self.unread: dict[str, str] = {}
         self._git = git
         self._checkout = checkout
         self._commit = commit

@@ -20,7 +20,12 @@ class UnreadableFile(InputError):
 
 
 class Store(Protocol):
-    """Where the files of a tree lie. Names are relative to the store's root, with ``/``."""
+    """Where the files of a tree lie. Names are relative to the store's root, with ``/``.
+
+    ``unread`` says, after ``names`` was called, what had to be passed over, and why.
+    """
+
+    unread: dict[str, str]
 
     def names(self) -> list[str]:
         """Every regular file that the tree may use, sorted."""
@@ -61,6 +66,13 @@ class SourceTree:
             if path and module and (module not in found or path.endswith("/__init__.py")):
                 found[module] = path
         return dict(sorted(found.items()))
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Paths of what could not be looked into, with the reason; a folder's ends in ``/``."""
+        list(self.modules)
+        found = ((self._package.path_of(name), why) for name, why in self._store.unread.items())
+        return {path: why for path, why in sorted(found, key=str) if path}
 
     @cached_property
     def _names(self) -> frozenset[str]:

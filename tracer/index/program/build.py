@@ -143,7 +143,9 @@ def _to_index(program: Program) -> Index:
         functions=[_function(program, f) for _, f in sorted(program.functions.items())],
         calls=_calls(program),
         unresolved=_unresolved(program),
-        skipped=[SkippedFile(path, why) for path, why in sorted(engine.modules.skipped.items())],
+        skipped=[
+            SkippedFile(path, why) for path, why in sorted({**engine.tree.unread, **engine.modules.skipped}.items())
+        ],
     )
 
 
