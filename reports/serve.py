@@ -117,9 +117,14 @@ class _Handler(SimpleHTTPRequestHandler):
             return None
 
     def end_headers(self) -> None:
-        """Nothing is kept by the browser, so that a reload shows what was written last."""
+        """Nothing is kept by the browser, so that a reload shows what was written last; and no other page gets at it.
+
+        A page of another site may name a script of this one as its own, and then read what the script defines.
+        """
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:

@@ -159,3 +159,43 @@ def test_a_disk_that_takes_no_more_is_named_and_nothing_is_lost(home, first):
     code, said = on_a_full_disk("report")
     assert (code, said.count("\n")) == (3, 1) and re.search(r"cannot use \.sgltrace/\.report-\S+: File too large", said)
     assert content(home / ".sgltrace") == before
+
+
+def test_nothing_of_a_tree_is_run(home, tmp_path):
+    """Not when it is read, and not because it lies in the working folder and has the name of a module of ours."""
+    tree = tmp_path / "tree"
+    shutil.copytree(home / "repo/python/sglang", tree / "sglang")
+    run = f"open({str(tmp_path / 'ran')!r}, 'a').write(__file__)\n"
+    for module in [*tree.rglob("*.py")]:
+        module.write_text(
+            f"{run}{module.read_text()}" if "__future__" not in module.read_text() else module.read_text()
+        )
+    (tree / "sglang/srt/__init__.py").write_text(run)
+    for name in ("sitecustomize", "usercustomize", "conftest", "setup", "json", "msgspec", "typer", "libcst", "ast"):
+        (tree / f"{name}.py").write_text(run)
+    (tree / "evil.pth").write_text(f"import os; {run}")
+    command = [Path(sys.executable).with_name("sgltrace"), "index", ".", "-o", tmp_path / "out", "--no-report"]
+    environment = {**os.environ, "SGLTRACE_CACHE_DIR": str(home / "cache")}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_strangers_workspace_leads_nowhere_else(home, first, tmp_path):
+    """Its report may be a link, its index may name any file, and its stamp any source."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    shutil.copytree(home / ".sgltrace", tmp_path / "ws")
+    shutil.rmtree(tmp_path / "ws/report")
+    (tmp_path / "ws/report").symlink_to(mine)
+    for file, text in (("index.json", ""), ("stamp.json", "")):
+        text = (tmp_path / "ws" / file).read_text().replace("sglang/srt/managers/", "sglang/../../../../mine/")
+        (tmp_path / "ws" / file).write_text(text)
+    (mine / "scheduler.py").write_text("secret = 1\n" * 400)
+    done = sgltrace(home, "report", "-w", tmp_path / "ws")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in mine.iterdir()} == {"notes.txt", "scheduler.py"}
+    assert not (tmp_path / "ws/report").is_symlink()
+    pages = [path.read_text(encoding="utf-8", errors="replace") for path in (tmp_path / "ws/report").rglob("*.*")]
+    assert pages and not any("secret = 1" in page for page in pages)

@@ -102,3 +102,28 @@ def test_an_input_that_cannot_be_used_is_told_and_waited_out(folder, monkeypatch
 
     server.run(tell)
     assert told == ["damaged", "the report was written again"]
+
+
+def test_a_page_of_another_site_gets_no_script_of_the_report(folder, browser):
+    (folder / "names.js").write_text("window.leaked = 'names of functions';")
+    (folder / "index.html").write_text("<script src='names.js'></script>")
+    (folder / "other").mkdir()
+    server = Server(folder, lambda: 1, lambda: None)
+    other = Server(folder / "other", lambda: 1, lambda: None)
+    (folder / "other/index.html").write_text(
+        f"<script src='{server.address}names.js'></script><iframe src='{server.address}'></iframe>"
+    )
+    server.start()
+    other.start()
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(server.address)
+        assert page.evaluate("window.leaked") == "names of functions"
+        page.goto(other.address)
+        assert page.evaluate("window.leaked") is None
+        assert all(frame.evaluate("window.leaked") is None for frame in page.frames)
+    finally:
+        context.close()
+        server.stop()
+        other.stop()
