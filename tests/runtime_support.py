@@ -157,11 +157,14 @@ def trace_server(
     )
 
 
-def sgltrace_run(server: Path, out: Path, command: list[str], **popen: object) -> subprocess.Popen[bytes]:
+def sgltrace_run(
+    server: Path, out: Path, command: list[str], every: int = 0, **popen: object
+) -> subprocess.Popen[bytes]:
     """Start ``run`` in a process of its own, as from a shell."""
     code = (
-        "import sys; from sgltrace.runtime import run, RunOptions; from pathlib import Path;"
-        "sys.exit(run(RunOptions(command=sys.argv[2:], out=Path(sys.argv[1]))).exit_code)"
+        "import sys; from sgltrace.runtime import run, Options, RunOptions; from pathlib import Path;"
+        f"options = Options(every={every});"
+        "sys.exit(run(RunOptions(command=sys.argv[2:], out=Path(sys.argv[1]), probe=options)).exit_code)"
     )
     environment = {**os.environ, "PYTHONPATH": str(server)}
     return subprocess.Popen([sys.executable, "-c", code, str(out), *command], env=environment, **popen)  # type: ignore[call-overload,no-any-return]

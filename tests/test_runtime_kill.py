@@ -40,7 +40,7 @@ def test_no_completed_record_is_lost(tmp_path, monkeypatch, how, recorder):
         trace, steps = tmp_path / f"trace{n}", tmp_path / f"steps{n}"
         after = rng.uniform(0.0, 0.25)
         command = [sys.executable, str(server / "server.py"), str(steps), "kill" if how else str(after)]
-        process = sgltrace_run(server, trace, command, stdout=-1, stderr=-3)
+        process = sgltrace_run(server, trace, command, every=1, stdout=-1, stderr=-3)
         pid = int(process.stdout.readline())
         if how is not None:
             time.sleep(after)
@@ -58,9 +58,14 @@ def _check(folder, done):
         runs = [n for n, site in enumerate(trace.plan.sites, 1) if site.role == "step"]
         begun, ended = [], []
         for record in process.records():
-            if record.site in runs:
+            if record.site in runs and record.kind in (wire.ENTER, wire.STEP):
                 (begun if record.kind == wire.ENTER else ended).append(record.step)
         assert not process.loss.any and process.loss.unfinished <= 1
         assert ended == list(range(1, len(ended) + 1))
         assert len(ended) in (done, done + 1)
-        assert len(begun) - len(ended) in (0, 1)
+        assert not begun or begun[-1] <= len(ended) + 1  # of steps recorded in full
+        assert process.head.last_step - len(ended) in (0, 1) and (
+            process.head.inside or process.head.last_step == len(ended)
+        )
+        counted = sum(kind.steps for kind in process.histogram())
+        assert counted - len(ended) in (0, 1)

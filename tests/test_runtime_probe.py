@@ -16,7 +16,7 @@ from sgltrace.runtime import Options, read_trace
 from sgltrace.runtime.plan import own_site, sites_from_file
 from sgltrace.runtime.probe.describe import UNREAD, read_attribute
 from sgltrace.runtime.probe.hooks import make_wrapper
-from sgltrace.runtime.probe.pace import CHECK_EVERY, FULL, LIGHT, NEW, OFF, Pace, Spent
+from sgltrace.runtime.probe.pace import CHECK_EVERY, COUNT, FULL, LIGHT, LIGHT_SHARE, NEW, OFF, SHARE, Pace, Spent
 from sgltrace.runtime.probe.probe import Site
 from sgltrace.runtime.probe.selectors import SelectorError, compile_selector
 
@@ -61,7 +61,7 @@ class _Entries:
     """A probe that records nothing but that it was called."""
 
     def __init__(self):
-        self.gate = [True]
+        self.gate, self.watch = [True], [True]
         self.seen = []
 
     def entries(self, site):
@@ -134,33 +134,43 @@ def test_what_is_raised_is_raised():
 
 
 def run_pace(pace, steps, full_ns, light_ns, step_ns, kind=lambda step: ("DECODE", 8)):
-    levels, spent = [], [0] * 6
+    levels, spent = [], [0] * 8
     for step in range(1, steps + 1):
         pace.begun(step, kind(step), Spent(*spent))
         level = pace.level(step)
         levels.append(level)
-        at = 0 if level == FULL else 2
-        spent[at] += full_ns if level == FULL else light_ns
+        at = {FULL: 0, LIGHT: 2, COUNT: 4}[level]
+        spent[at] += {FULL: full_ns, LIGHT: light_ns, COUNT: light_ns / 4}[level]
         spent[at + 1] += 1
-        spent[4] += step_ns
-        spent[5] += 1
+        spent[6] += step_ns
+        spent[7] += 1
     return levels
 
 
 @pytest.mark.parametrize("full_us, step_us, least", [(20, 10_000, 1), (150, 3_000, 6), (1000, 3_000, 40)])
 def test_auto_keeps_to_a_share_of_the_time(full_us, step_us, least):
-    levels = run_pace(Pace(None, 0), 2000, full_us * 1000, 2000, step_us * 1000)
-    late = levels[1000:]
+    levels = run_pace(Pace(None, 0), 4000, full_us * 1000, 2000, step_us * 1000)
+    late = levels[2000:]
     full = late.count(FULL)
-    assert full * full_us <= 0.01 * len(late) * step_us * 1.01
+    assert full * full_us + late.count(LIGHT) * 2 <= SHARE * len(late) * step_us * 1.01
     assert full and len(late) / full >= least and LIGHT in [*late, LIGHT]
+
+
+@pytest.mark.parametrize("light_us, step_us", [(3, 2000), (12, 1000), (100, 1000)])
+def test_light_steps_are_bounded_too(light_us, step_us):
+    pace = Pace(None, 0)
+    late = run_pace(pace, 6000, 200_000, light_us * 1000, step_us * 1000)[3000:]
+    spent = late.count(LIGHT) * light_us + late.count(COUNT) * light_us / 4
+    assert spent <= LIGHT_SHARE * len(late) * step_us or late.count(COUNT) > 0.9 * len(late)
+    assert (COUNT in late) is (light_us > LIGHT_SHARE * step_us)
+    assert LIGHT in late
 
 
 def test_the_first_steps_of_a_batch_size_are_in_full():
     pace = Pace(None, 0)
     levels = run_pace(pace, 400, 1_000_000, 1000, 3_000_000, lambda step: ("DECODE", 8 if step < 300 else 7))
     assert levels[:NEW] == [FULL] * NEW and levels[299 : 299 + NEW] == [FULL] * NEW
-    assert levels[200:299].count(FULL) < 10
+    assert levels[200:299].count(FULL) < 10 and COUNT not in levels
 
 
 def test_pace_depends_on_step_numbers_only_once_it_is_set():

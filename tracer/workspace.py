@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sgltrace.errors import InputError
-from sgltrace.files import write_atomically
+from sgltrace.files import locked, write_atomically
 from sgltrace.model import SCHEMA, Index
 
 DEFAULT = ".sgltrace"
@@ -98,11 +98,12 @@ class Workspace:
             raise InputError(f"{self._runs_file} is damaged ({error}); remove it, and name runs again") from error
 
     def add_run(self, trace: Path) -> None:
-        """Remember a trace. Nothing of it is copied."""
-        known = [str(path) for path in self.runs()]
+        """Remember a trace. Nothing of it is copied. Runs that end at once are added one after the other."""
         place = str(trace.absolute())
-        if place not in known:
-            write_atomically(self._runs_file, msgspec.json.encode([*known, place]) + b"\n")
+        with locked(self.folder / ".runs.lock"):
+            known = [str(path) for path in self.runs()]
+            if place not in known:
+                write_atomically(self._runs_file, msgspec.json.encode([*known, place]) + b"\n")
 
     def load_index(self) -> Index:
         """Read ``index.json``. Raises InputError where it is damaged or another version's."""

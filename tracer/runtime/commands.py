@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,6 +36,7 @@ def register(app: typer.Typer, finished: Callable[[Session], None] | None = None
     app.command(context_settings=_LAUNCH)(run)
     app.command(context_settings=_LAUNCH)(doctor)
     app.command()(show)
+    app.command()(ctl)
 
 
 def run(
@@ -58,15 +61,64 @@ def run(
         list[str] | None, typer.Option(help="What of the --probe before it: self.x,arg.y,return.z")
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="A TOML file of more functions to record.")] = None,
+    gpu_time: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Measure N steady decode steps on the GPU, with CUDA events.")
+    ] = 0,
+    when: Annotated[
+        str,
+        typer.Option(metavar="'batch>=8'", help="Windows open, else steps are recorded in full, at these batch sizes."),
+    ] = "",
+    run_id: Annotated[
+        str, typer.Option(help="A name that the nodes of one run share; `sgltrace merge` puts them together.")
+    ] = "",
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report when COMMAND ends.")] = True,
 ) -> None:
     """Run COMMAND unchanged, and record the shapes of its decode steps. Ends with COMMAND's exit code."""
     from .session import run as run_session
 
     options = _options(command, out, steps, every, pointers, timeline, calls, path, max_bytes, probe, fields, plan)
+    options.run_id = _run_id(run_id)
+    options.probe.gpu_time, options.probe.when = gpu_time, _when(when)
     session = run_session(options)
-    for told in _finished:
-        told(session)
+    for told in _finished if report else ():
+        try:
+            told(session)
+        except Exception as error:  # the command's exit code is passed on, whatever goes wrong here
+            if os.environ.get("SGLTRACE_DEBUG"):
+                traceback.print_exc()
+            typer.echo(f"sgltrace: no report of this run: {type(error).__name__}: {error}", err=True)
     raise typer.Exit(session.exit_code)
+
+
+def _run_id(text: str) -> str:
+    if not re.fullmatch(r"[\w.:-]{0,100}", text):
+        raise UsageError(f"--run-id {text}: letters, digits, '.', ':', '_' and '-' only")
+    return text
+
+
+def _when(text: str) -> str:
+    from .probe.control import Condition
+
+    try:
+        Condition(text)
+    except ValueError as error:
+        raise UsageError(f"--when: {error}") from None
+    return text
+
+
+def ctl(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The trace folder of a run that goes on.")],
+    command: Annotated[str, typer.Argument(metavar="full|light|off|auto|window", help="What to record from now on.")],
+    steps: Annotated[int, typer.Argument(min=1, metavar="[N]", help="With window: how many steps in full.")] = 50,
+    when: Annotated[
+        str | None, typer.Option(metavar="'batch>=8'", help="The batch sizes at which windows open.")
+    ] = None,
+) -> None:
+    """Say what a running server records: every step in full, lightly, nothing, as it was, or a window in full."""
+    from .control import steer
+
+    for line in steer(folder, command, steps, None if when is None else _when(when)):
+        print(line)
 
 
 def _options(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sgltrace.errors import InputError
 
+from .ended import how_it_ended
 from .processes import Watcher, redacted
 from .status import Progress, size_text
 from .timeline import merge_timelines
@@ -30,6 +31,7 @@ def not_attached(watcher: Watcher) -> tuple[list[dict[str, Any]], list[str]]:
                 "parent": process.parent,
                 "command": command,
                 "not_attached": why,
+                "exit_code": process.exit_code,
             }
         )
         if why is not None:
@@ -80,14 +82,28 @@ def summary(folder: Path, seen: Progress, trace: Trace | None) -> list[str]:
         f"{seen.steps} steps, {seen.records} records ({size_text(seen.size)}) of {seen.recording} "
         f"process{'es' if seen.recording != 1 else ''} in {folder}"
     ]
+    if trace is not None:
+        lines += [text for process in trace.recording() if (text := how_it_ended(trace, process))]
     if seen.dropped_records:
         lines.append(f"the oldest {seen.dropped_records} records were dropped to keep to --max-bytes")
     if trace is not None:
-        every = max((p.head.every for p in trace.recording() if p.head is not None), default=1)
-        if every > 1:
-            lines.append(
-                f"at the end 1 step in {every} was recorded in full, to keep to 0.5% of the time; --every 1 does all"
-            )
+        lines += _pace(trace)
         lines += [f"timeline: {path}" for path in sorted(folder.glob("timeline-*.json"))]
     lines.append(f"look at it: sgltrace show {folder}")
     return lines
+
+
+def _pace(trace: Trace) -> list[str]:
+    """How much was recorded, and what that took by the recorder's own account."""
+    heads = [p.head for p in trace.recording() if p.head is not None]
+    shares = [head.share for head in heads if head.share is not None]
+    if not shares:
+        return []
+    every = max(head.every for head in heads)
+    light = max(head.light_every for head in heads)
+    text = f"recording took {max(shares):.1%} of the time by its own account"
+    if every > 1:
+        text += f"; at the end 1 step in {every} was recorded in full"
+    if light > 1:
+        text += f" and 1 in {light} by itself, the others in the histogram"
+    return [text + ("; --every 1 records all in full" if every > 1 else "")]

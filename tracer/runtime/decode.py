@@ -44,12 +44,38 @@ class Head(msgspec.Struct, kw_only=True):
     warm: int
     cold_ns: int
     cold: int
+    inside: bool = False
+    """Whether the last step had not returned."""
+    began_ns: int = 0
+    """When the last step began; monotonic."""
+    size: int = -1
+    """Requests in the last step's batch."""
+    mode: str = ""
+    """The last step's forward mode."""
+    light_every: int = 1
+    full_ns: int = 0
+    full_steps: int = 0
+    light_ns: int = 0
+    light_steps: int = 0
+    counted_ns: int = 0
+    counted_steps: int = 0
+    busy_ns: int = 0
+    busy_steps: int = 0
     reason: str
 
     @property
     def ns_per_record(self) -> float | None:
         """What the recorder measured of itself for a record with nothing new in it; None before it has."""
         return self.warm_ns / self.warm if self.warm else None
+
+    @property
+    def share(self) -> float | None:
+        """The part of the steps' time that the recorder took, by its own account; None before it has one."""
+        steps = self.full_steps + self.light_steps + self.counted_steps
+        if not self.busy_ns or not self.busy_steps or not steps:
+            return None
+        spent = (self.full_ns + self.light_ns + self.counted_ns) / steps
+        return spent / (self.busy_ns / self.busy_steps)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +89,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     thread: int
     signature: Signature | None
     ints: tuple[int, ...]
+    mode: str = ""
+    """The forward mode, of a ``wire.STEP``."""
 
     def values(self) -> dict[str, Value]:
         """What was recorded, by selector."""
@@ -104,19 +132,26 @@ class Loss(msgspec.Struct):
 
 def read_head(path: Path) -> Head:
     """The head of a process. Raises ``ValueError`` if it is none, ``OSError`` if it cannot be read."""
-    with _open(path) as file:
+    with open_regular(path) as file:
         data = file.read(wire.HEAD_SIZE)
     if len(data) < wire.HEAD.size or data[:8] != wire.HEAD_MAGIC:
         raise ValueError(f"{path.name} is not the head of a trace")
-    _, version, pid, *counters = wire.HEAD.unpack_from(data)
-    if version != wire.VERSION:
+    version = int.from_bytes(data[8:12], "little")
+    if version not in wire.READABLE:
         raise ValueError(f"{path.name} has version {version}, this sgltrace reads version {wire.VERSION}")
-    held = dict(zip(wire.HEAD_COUNTERS, counters, strict=True))
+    layout, names = (wire.HEAD_1, wire.HEAD_COUNTERS_1) if version == 1 else (wire.HEAD, wire.HEAD_COUNTERS)
+    _, _, pid, *counters = layout.unpack_from(data)
+    held = dict(zip(names, counters, strict=True))
     state, length = held.pop("state"), held.pop("reason")
+    mode = b"".join(held.pop(f"mode_{n}", 0).to_bytes(8, "little") for n in range(2))
+    size = held.pop("size", wire.UNKNOWN)
     return Head(
         pid=pid,
         state=wire.STATE_NAMES[state] if state < len(wire.STATE_NAMES) else "damaged",
-        reason=data[wire.HEAD.size : wire.HEAD.size + min(length, wire.MAX_REASON)].decode("utf-8", "replace"),
+        reason=data[layout.size : layout.size + min(length, wire.MAX_REASON)].decode("utf-8", "replace"),
+        mode=mode.rstrip(b"\0").decode("utf-8", "replace"),
+        size=-1 if size >= wire.UNKNOWN else size,
+        inside=bool(held.pop("inside", 0)),
         **held,
     )
 
@@ -129,7 +164,7 @@ def read_segment(
     ``sites`` leaves out the records of other sites, which are checked all the same; ``interned`` is shared by segments
     whose signatures are to be the same objects; ``shift_ns`` is added to every time.
     """
-    with _open(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             return
@@ -145,7 +180,7 @@ def read_segment(
 
 def complete_end(path: Path, loss: Loss) -> int | None:
     """Where the unused rest of an undamaged segment begins, rounded up to a record; None if it is damaged."""
-    with _open(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if not wire.SEGMENT_SIZE <= size <= MAX_FILE:
             return None
@@ -167,7 +202,7 @@ def _declared_size(memory: mmap.mmap, path: Path, loss: Loss) -> int | None:
     if not any(memory[: wire.SEGMENT_SIZE]):
         return None  # the process ended before it had written anything here
     magic, version, _, _, size, *_ = wire.SEGMENT.unpack_from(memory)
-    if magic != wire.SEGMENT_MAGIC or version != wire.VERSION:
+    if magic != wire.SEGMENT_MAGIC or version not in wire.READABLE:
         loss.gaps += 1
         loss.why.append(f"{path.name}: damaged header")
         return None
@@ -206,7 +241,12 @@ def _records(
         if kind in wire.DEFINITIONS:
             definitions.add(number, kind, memory[start : min(start + step, offset + length)])
         elif kind in wire.KIND_NAMES and phase < _PHASES and 8 * count == length - head:
-            if sites is None or site in sites:
+            if kind == wire.STEP:
+                if sites is None or site in sites:
+                    ints = tuple(memoryview(memory[start : start + 8 * count]).cast("q"))
+                    mode = definitions.text(number)
+                    yield Record(time_ns + shift_ns, step, site, kind, phase, thread, None, ints, mode)
+            elif sites is None or site in sites:
                 signature = definitions.signature(number) if number else None
                 if number and signature is None:
                     loss.undefined += 1
@@ -266,7 +306,7 @@ def _count_gap(memory: mmap.mmap, offset: int, found: int, size: int, loss: Loss
     loss.gaps += 1
 
 
-def _open(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading; a link is not followed. Raises ``OSError``."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):

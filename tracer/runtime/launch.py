@@ -43,6 +43,8 @@ class Launched:
             raise UsageError(f"{command[0]}: {error.strerror}; it cannot be started") from None
         self._mask = before
         self._interrupts = 0
+        self.passed_on: list[int] = []
+        """Signals that the command got from the user, or from who ended sgltrace, in order."""
         self.quit = False
         """Whether the user asked twice, and the command was ended."""
 
@@ -74,9 +76,11 @@ class Launched:
                 return
         sent_by_process = arrived.si_code <= _SI_USER_MAX
         if not sent_by_process and os.getpgid(self.pid) == os.getpgrp():
+            self.passed_on.append(number)
             return  # from the terminal: the command, in the same process group, has had it too
         if sent_by_process and any(p.pid == arrived.si_pid for p in watcher.alive()):
             return  # sent by the command itself
+        self.passed_on.append(number)
         _kill(self.pid, number)
 
     def _end_all(self, watcher: Watcher) -> None:

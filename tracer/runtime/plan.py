@@ -25,6 +25,25 @@ SITES_FILE = Path(__file__).with_name("sites.toml")
 VOCABULARY_FILE = Path(__file__).parent.with_name("vocabulary.toml")
 
 
+Flag = Literal[
+    "open",
+    "step",
+    "process",
+    "capture",
+    "replay",
+    "graph",
+    "device",
+    "result",
+    "wait",
+    "compile",
+    "watch",
+    "silent",
+    "quiet",
+    "graph begin",
+    "graph end",
+]
+
+
 class Site(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One function to wrap. Its number in records is its place in ``Plan.sites``, from 1."""
 
@@ -34,8 +53,7 @@ class Site(msgspec.Struct, kw_only=True, omit_defaults=True):
     qualname: str
     before: list[str] = []
     after: list[str] = []
-    light_before: list[str] = []
-    light_after: list[str] = []
+    result: list[str] = []
     flags: list[str] = []
     paths: list[str] = []
 
@@ -54,6 +72,10 @@ class Options(msgspec.Struct, kw_only=True, omit_defaults=True):
     pointers: bool = False
     timeline: int = 0
     calls: int = 0
+    gpu_time: int = 0
+    """Measure so many steps on the device, with CUDA events."""
+    when: str = ""
+    """Windows open, and steps are recorded in full, at these batch sizes only: ``batch>=8``."""
     max_bytes: int = 256 << 20
 
 
@@ -83,6 +105,10 @@ class Plan(msgspec.Struct, kw_only=True):
     """Attributes of the scheduler that say which rank it is."""
     config_owner: str
     config: list[str]
+    step_width: str = ""
+    """The attribute of a step's result that says how many tokens it verified for each request."""
+    step_graph: str = ""
+    """The one that says whether the target's forward pass was a CUDA graph's replay."""
 
     @property
     def modules(self) -> list[str]:
@@ -104,11 +130,8 @@ class Role(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Functions outside of SGLang, which are not looked for."""
     before: list[str] = []
     after: list[str] = []
-    light_before: list[str] = []
-    light_after: list[str] = []
-    flags: list[
-        Literal["open", "step", "process", "capture", "replay", "quiet", "light", "graph begin", "graph end"]
-    ] = []
+    result: list[str] = []
+    flags: list[Flag] = []
     paths: list[str] = []
 
 
@@ -123,6 +146,8 @@ class Roles(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     identity: list[str]
     config_owner: str
     config: list[str]
+    step_width: str
+    step_graph: str
 
 
 class _Tracked(msgspec.Struct):
@@ -185,8 +210,7 @@ def make_plan(
                     qualname=qualname,
                     before=role.before,
                     after=role.after,
-                    light_before=role.light_before,
-                    light_after=role.light_after,
+                    result=role.result,
                     flags=list(role.flags),
                     paths=role.paths,
                 ),
@@ -213,6 +237,8 @@ def make_plan(
         identity=known.identity,
         config_owner=known.config_owner,
         config=known.config,
+        step_width=known.step_width,
+        step_graph=known.step_graph,
     )
 
 

@@ -26,6 +26,10 @@ class Process(msgspec.Struct, kw_only=True):
     traced: bool = False
     """Whether it got the variables that lead to the probe."""
     alive: bool = True
+    programs: int = 1
+    """How many programs it ran one after the other, that were seen: ``exec`` keeps its id."""
+    exit_code: int | None = None
+    """How it ended, as shells report it, where it was seen before its parent had asked."""
 
     @property
     def name(self) -> str:
@@ -57,13 +61,27 @@ class Watcher:
                 process = _read(pid, start, parent, self.folder)
                 if process is not None:
                     self.seen[pid, start] = process
-            elif self.seen[pid, start].python is False:
-                # A fork may have become a Python by exec since.
-                again = _read(pid, start, parent, self.folder)
-                if again is not None:
-                    self.seen[pid, start] = again
+            else:
+                self._look_again(pid, start, parent)
         for (pid, start), process in self.seen.items():
             process.alive = table.get(pid, (0, 0))[1] == start
+            if process.alive and process.exit_code is None:
+                process.exit_code = _exit_code(pid)
+
+    def _look_again(self, pid: int, start: int, parent: int) -> None:
+        """A fork may have become a Python by ``exec`` since, and a Python another one."""
+        before = self.seen[pid, start]
+        if before.python and _command(Path("/proc", str(pid))) in ([], before.command):
+            return
+        again = _read(pid, start, parent, self.folder)
+        if again is not None:
+            again.programs = before.programs + (before.python and again.python)
+            self.seen[pid, start] = again
+
+    def _attached(self, process: Process) -> bool:
+        """Whether the probe is in the last program that it ran."""
+        name = process.name if process.programs == 1 else f"{process.name}-{process.programs - 1}"
+        return (self.folder / f"{name}.head").exists()
 
     def alive(self) -> list[Process]:
         """Processes that were alive at the last look."""
@@ -86,7 +104,7 @@ class Watcher:
 
     def why_not_attached(self, process: Process) -> str | None:
         """None if the probe is in ``process``, else the reason as far as it can be told from outside."""
-        if (self.folder / f"{process.name}.head").exists() or self._forked_from_attached(process):
+        if self._attached(process) or (process.programs == 1 and self._forked_from_attached(process)):
             return None
         options = _python_options(process.command)
         for letter, meaning in (("I", "isolated mode"), ("E", "PYTHON* variables ignored"), ("S", "no site module")):
@@ -110,7 +128,7 @@ class Watcher:
 
 def is_running(name: str) -> bool:
     """Whether the process whose files are called ``name`` (``<pid>-<start>``) still runs on this machine."""
-    pid, _, start = name.partition("-")
+    pid, start, *_ = [*name.split("-"), ""]
     try:
         fields = Path("/proc", pid, "stat").read_bytes().rsplit(b")", 1)[1].split()
     except (OSError, IndexError):
@@ -155,9 +173,8 @@ def _process_table() -> dict[int, tuple[int, int]]:
 
 def _read(pid: int, start: int, parent: int, folder: Path) -> Process | None:
     base = Path("/proc", str(pid))
-    try:
-        command = [w.decode("utf-8", "replace") for w in base.joinpath("cmdline").read_bytes().split(b"\0")[:-1]]
-    except OSError:
+    command = _command(base)
+    if command is None:
         return None
     try:
         program = (base / "exe").readlink().name
@@ -173,6 +190,26 @@ def _read(pid: int, start: int, parent: int, folder: Path) -> Process | None:
         pythonpath=environment.get("PYTHONPATH"),
         traced=environment.get("SGLTRACE_DIR") == str(folder),
     )
+
+
+def _command(base: Path) -> list[str] | None:
+    try:
+        return [w.decode("utf-8", "replace") for w in base.joinpath("cmdline").read_bytes().split(b"\0")[:-1]]
+    except OSError:
+        return None
+
+
+def _exit_code(pid: int) -> int | None:
+    """How a process ended whose parent has not asked yet; None where it runs, or may not be looked at."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_bytes().rsplit(b")", 1)[1].split()
+        if fields[0] != b"Z" or len(fields) < 50:
+            return None
+        status = int(fields[49])
+    except (OSError, IndexError, ValueError):
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _environment(base: Path) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,7 @@ import msgspec
 from sgltrace import __version__
 from sgltrace.errors import InputError
 
+from . import machine
 from . import target as targets
 from .conclude import conclude, not_attached, summary
 from .fast import stage_fast
@@ -33,6 +36,8 @@ class RunOptions(msgspec.Struct, kw_only=True):
     out: Path | None = None
     probe: Options = msgspec.field(default_factory=Options)
     own_sites: list[Site] = []
+    run_id: str = ""
+    """What the nodes of one run share."""
     path: str = "auto"
     """``v1`` or ``v2`` where the user says so: roles of the other are not missed."""
 
@@ -74,9 +79,12 @@ def run(options: RunOptions, say: Callable[[str], None] | None = None) -> Sessio
         package_root=target.package_root,
         version=target.version,
         plan=plan.digest(),
+        run_id=options.run_id,
+        host=socket.gethostname(),
         started_ns=time.time_ns(),
         monotonic_ns=time.monotonic_ns(),
     )
+    info.gpus, info.driver = machine.gpus()
     _try_write(folder, info, problems)
     say(f"tracing {_what(target)} into {folder}, {len(plan.sites)} sites planned")
     return _run_traced(options, environment, folder, info, problems, say)
@@ -187,6 +195,7 @@ def _run_traced(
         found.append(f"the trace folder {folder} was removed during the run")
     else:
         found += [f"recording stopped early: {why}" for why in seen.stopped]
+        info.signals = [signal.Signals(number).name for number in launched.passed_on]
         info.processes, lines = not_attached(watcher)
         found += lines
         trace, notes = conclude(folder)
@@ -194,6 +203,8 @@ def _run_traced(
         info.ended_ns, info.exit_code, info.problems = time.time_ns(), code, [*problems, *found]
         _try_write(folder, info, found)
         seen = progress(folder)
+    if trace is not None:
+        trace.run = info
     for text in [*found, *summary(folder, seen, trace)]:
         say(text)
     return Session(

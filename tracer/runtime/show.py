@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .aggregate import Aggregate, Aggregator
+from .ended import crashed, how_it_ended
 from .perfetto import flat
-from .processes import is_running
 from .selection import Selection
 from .steps import OFF, Call, Step, steps
 from .trace import ProcessTrace, Trace, read_trace
@@ -56,19 +56,19 @@ def _process(process: ProcessTrace) -> str:
 def lines(trace: Trace, detail: bool = False, selection: Selection = EVERYTHING) -> Iterator[str]:
     """One line a step and rank; with ``detail`` one for each call too. The last before a crash are marked."""
     for process in selection.ranks(trace):
-        crashed = _crashed(trace, process) and selection.upto is None and not selection.narrows
+        ended = crashed(trace, process) and selection.upto is None and not selection.narrows
         held: list[Step] = []
         # The last step before a crash is shown in detail, and which one that is shows at the end.
-        for step in selection.steps(trace, process, detail or crashed):
-            if not (detail or step.ran or (crashed and any(call.end_ns is None for call in step.calls))):
+        for step in selection.steps(trace, process, detail or ended):
+            if not (detail or step.ran or (ended and any(call.end_ns is None for call in step.calls))):
                 continue  # calls outside of any step: before the first, after the last
             held.append(step)
             if len(held) > CRASH_STEPS:
                 yield from _step_lines(trace, held.pop(0), detail, mark=False)
-        if crashed:
+        if ended:
             yield f"--- rank {process.rank} ended here; its last {len(held)} steps:"
         for at, step in enumerate(held):
-            yield from _step_lines(trace, step, detail or (crashed and at == len(held) - 1), mark=crashed)
+            yield from _step_lines(trace, step, detail or (ended and at == len(held) - 1), mark=ended)
         loss = process.loss
         if loss.any or loss.unfinished:
             yield (
@@ -78,22 +78,15 @@ def lines(trace: Trace, detail: bool = False, selection: Selection = EVERYTHING)
             yield from (f"    {why}" for why in loss.why)
 
 
-def _crashed(trace: Trace, process: ProcessTrace) -> bool:
-    """Whether the process was ended from outside in a run that did not end well (SGLang kills its own at the end)."""
-    if process.head is None or process.head.state == "ended" or is_running(process.name):
-        return False
-    return trace.run is None or trace.run.exit_code != 0
-
-
 def crash(trace: Trace, process: ProcessTrace) -> list[tuple[str, list[str]]]:
     """Why a process ended that should not have, and the lines of its last steps; empty where it ended well."""
-    if not _crashed(trace, process):
+    if not crashed(trace, process):
         return []
     last: list[Step] = []
     for step in steps(trace, process):
         last = [*last[1 - CRASH_STEPS :], step]
     code = trace.run.exit_code if trace.run is not None else None
-    why = "the run has no end: sgltrace was ended too" if code is None else f"the command ended with exit code {code}"
+    why = how_it_ended(trace, process) or "the run has no end: sgltrace was ended too"
     texts = [line for at, step in enumerate(last) for line in _step_lines(trace, step, at == len(last) - 1, False)]
     return [(why, texts)]
 

@@ -316,6 +316,10 @@ class Definitions:
         """The signature of that number, None if it is not defined."""
         return self._signatures.get(number)
 
+    def text(self, number: int) -> str:
+        """The text of that number, ``""`` if it is not defined."""
+        return self._texts.get(number, "")
+
     def add(self, number: int, kind: int, payload: bytes) -> None:
         """Take a definition in."""
         if kind == wire.DEFINE_TEXT:

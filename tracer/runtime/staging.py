@@ -31,6 +31,14 @@ class RunInfo(msgspec.Struct, kw_only=True):
     """Wall clock, when the command was started."""
     monotonic_ns: int
     """The monotonic clock of the records at that moment."""
+    run_id: str = ""
+    """What the nodes of one run share."""
+    host: str = ""
+    gpus: list[str] = []
+    """The GPUs of this machine, by index, as the driver names them."""
+    driver: str = ""
+    signals: list[str] = []
+    """Signals that were passed on to the command, in order: the user ended it."""
     ended_ns: int | None = None
     exit_code: int | None = None
     processes: list[dict[str, object]] = []

@@ -42,11 +42,33 @@ class Call(msgspec.Struct):
     padded: int | None = None
     """Batch size of the CUDA graph that was replayed in this call; of the largest, where several were."""
     raw: int | None = None
+    replayed: bool = False
+    """Whether a CUDA graph was replayed inside."""
+    forwarded: bool = False
+    """Whether a model's forward pass ran inside without one."""
 
     @property
     def how(self) -> str:
-        """``replay`` for a call in or around the replay of a graph, else the phase that was recorded."""
-        return "replay" if self.padded is not None else wire.PHASE_NAMES[self.phase]
+        """``capture`` and ``warm-up`` before the first step; ``replay`` for a replay and what is around one; ``eager``
+        around a forward pass that ran without; ``host`` for all else, which queues no forward pass."""
+        if self.phase in (wire.CAPTURE, wire.WARM_UP):
+            return wire.PHASE_NAMES[self.phase]
+        if self.replayed or self.padded is not None or self.phase == wire.REPLAY:
+            return wire.PHASE_NAMES[wire.REPLAY]
+        return wire.PHASE_NAMES[wire.EAGER] if self.forwarded else "host"
+
+
+class GpuSpan(msgspec.Struct, frozen=True):
+    """A span on the device (``--gpu-time``): a step's work, or a graph's replay. Nanoseconds."""
+
+    site: int
+    queued_ns: int
+    """When the host recorded its first event; monotonic."""
+    offset_ns: int
+    """From the window's first event, by the device's clock."""
+    elapsed_ns: int
+    padded: int | None
+    """Batch size of the graph that was replayed; None for a step."""
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -63,7 +85,21 @@ class Step(msgspec.Struct, kw_only=True):
     start_ns: int | None = None
     end_ns: int | None = None
     next_start_ns: int | None = None
-    """When the step of the next number began on this rank."""
+    """When the step of the next number began on this rank; None where the loop was idle in between."""
+    wait_ns: int | None = None
+    """How long of the period the host waited for device events."""
+    turn_ns: int | None = None
+    """From the start of the scheduler's turn to the step's."""
+    replays: int | None = None
+    """CUDA graphs replayed in it: the target's, the draft's."""
+    compiled: int = 0
+    """Kernels compiled in it: it took longer, once."""
+    flags: int = 0
+    """``wire.FLAG_*``: recorded in full, raised, the first of its kind, in a window."""
+    gpu: list[GpuSpan] = []
+    """What ``--gpu-time`` measured of it."""
+    verified: int | None = None
+    """Tokens verified for each request, where the engine says so of a step."""
     accept_lens: list[int] | None = None
     """Tokens accepted for each request, the bonus token included."""
     accept_again: list[int] | None = None
@@ -79,7 +115,7 @@ class Step(msgspec.Struct, kw_only=True):
     """``on``, ``off`` (a speculative run's step without drafts), ``plain`` (a run that does not speculate); empty where
     the step does not decode, or nothing that tells was recorded."""
     window: str = ""
-    """What else was recorded in it, and slowed it: ``calls``, ``timeline``."""
+    """What else was recorded in it, and slowed it: ``calls``, ``timeline``, ``gpu``."""
     complete: bool = False
     """Whether the step's call returned."""
     calls: list[Call] = []
@@ -101,7 +137,9 @@ class Step(msgspec.Struct, kw_only=True):
 
     @property
     def width(self) -> int | None:
-        """Tokens that the step returned for each request."""
+        """Tokens that the step verified, or returned, for each request."""
+        if self.verified is not None:
+            return self.verified
         if not self.rows or not self.batch_size or self.rows % self.batch_size:
             return None
         return self.rows // self.batch_size
@@ -110,6 +148,9 @@ class Step(msgspec.Struct, kw_only=True):
     def how(self) -> str:
         """``replay``, ``eager``, or empty where that is not recorded."""
         return {True: "replay", False: "eager", None: ""}[self.graph]
+
+
+_CALLS = frozenset((wire.ENTER, wire.EXIT, wire.RAISE))
 
 
 class _Roles:
@@ -131,6 +172,7 @@ class _Roles:
         self.allocate = numbers("allocate")
         self.worker = numbers("worker step")
         self.verify = numbers("verify", "prepare verify")
+        self.forward = numbers("model forward")
         whole = self.step | self.replay | self.may_replay | self.prepare | self.resolve | self.result
         self.all = whole | self.allocate | self.worker | self.verify
 
@@ -152,7 +194,7 @@ class _Speculation:
             return ""
         if self.known and not self.speculates:
             return PLAIN
-        if step.width is not None and self.padded and self.width is not None:
+        if self.width is not None and (step.verified is not None or (step.width is not None and self.padded)):
             return OFF if step.width == 1 else ON
         if verified or (step.accept_lens is not None and max(step.accept_lens) > 1):
             return ON
@@ -161,9 +203,22 @@ class _Speculation:
 
 def calls(process: ProcessTrace, sites: Container[int] | None = None) -> Iterator[Call]:
     """The calls of a process in the order they began, with nesting by thread; of ``sites`` alone if given."""
+    for item in _items(process, sites):
+        if isinstance(item, Call):
+            yield item
+
+
+def _items(process: ProcessTrace, sites: Container[int] | None) -> Iterator[Call | Record]:
+    """Calls in the order they began, and in between the records that are no calls."""
     open_calls: dict[int, list[Call]] = {}
-    done: list[Call] = []
+    done: list[Call | Record] = []
     for record in process.records(sites):
+        if record.kind not in _CALLS:
+            if done:
+                done.append(record)
+            else:
+                yield record
+            continue
         stack = open_calls.setdefault(record.thread, [])
         if record.kind == wire.ENTER:
             call = Call(
@@ -198,17 +253,21 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
     roles = _Roles(trace.plan)
     held = _Held(_Speculation(process.info.config))
     stack: list[Call] = []
-    for call in calls(process, None if detail else roles.all):
-        step = held.get(call.step)
+    for item in _items(process, None if detail else roles.all):
+        step = held.get(item.step)
         if step is None:
-            for number in sorted(n for n in held if n < call.step - _HELD):
+            for number in sorted(n for n in held if n < item.step - _HELD):
                 yield held.finished(number)
-            step = held[call.step] = Step(number=call.step, rank=process.rank)
+            step = held[item.step] = Step(number=item.step, rank=process.rank)
+        if isinstance(item, Record):
+            _take(held, step, item)
+            continue
         if detail:
-            step.calls.append(call)
-        del stack[call.depth :]
-        stack.append(call)
-        _note(roles, held, step, call, stack)
+            step.calls.append(item)
+        del stack[item.depth :]
+        stack.append(item)
+        _note(roles, held, step, item, stack)
+    _end(process, held)
     for number in sorted(held):
         yield held.finished(number)
 
@@ -221,15 +280,21 @@ class _Held(dict[int, Step]):
         self.speculation = speculation
         self.worked: set[int] = set()
         self.verified: set[int] = set()
+        self.after_idle: set[int] = set()
+        """Steps before which the loop had nothing to run."""
+        self.waits: dict[int, int] = {}
 
     def finished(self, number: int) -> Step:
         """Take a step out, with what is known once the next one has begun."""
         step, following = self.pop(number), self.get(number + 1)
-        if following is not None and number:
+        if following is not None and number and following.number not in self.after_idle:
             step.next_start_ns = following.start_ns
+            step.wait_ns = self.waits.get(number)
         step.speculation = self.speculation.of(step, number in self.worked, number in self.verified)
         self.worked.discard(number)
         self.verified.discard(number)
+        self.after_idle.discard(number)
+        self.waits.pop(number, None)
         return step
 
 
@@ -252,13 +317,68 @@ def _once(found: Iterator[Step]) -> Iterator[Step]:
             yield step
 
 
+def _take(held: _Held, step: Step, record: Record) -> None:
+    """What a record says of its step, and of the one before."""
+    ints = record.ints
+    if record.kind == wire.STEP and len(ints) == len(wire.STEP_FIELDS):
+        size, run, flags, turn, before, before_wait, graph, padded, replays, width, compiled = ints
+        step.mode = record.mode
+        step.batch_size = size if size >= 0 else None
+        step.start_ns, step.end_ns = record.time_ns, record.time_ns + run
+        step.flags, step.compiled = flags, compiled
+        step.window = ", ".join(n for f, n in wire.FLAG_NAMES.items() if f & wire.FLAG_WINDOW and f & flags)
+        step.turn_ns, step.verified, step.replays = (n if n >= 0 else None for n in (turn, width, replays))
+        if graph >= 0:
+            step.graph, step.padded = graph == 1, padded if padded >= 0 else None
+        step.complete = not flags & wire.FLAG_RAISED
+        if before > 0:
+            held.waits[record.step - 1] = before_wait
+        else:
+            held.after_idle.add(record.step)
+    elif record.kind == wire.ACCEPT:
+        step.accept_lens = list(ints)
+    elif record.kind == wire.GPU and len(ints) == len(wire.GPU_FIELDS):
+        offset, elapsed, padded = ints
+        span = GpuSpan(record.site, record.time_ns, offset, elapsed, padded if padded >= 0 else None)
+        step.gpu = [*step.gpu, span]
+
+
+def _end(process: ProcessTrace, held: _Held) -> None:
+    """At the end of a trace: the step in which the process ended, and calls after the last one.
+
+    Under overlap a turn processes the result of the step before, also where it has no batch of its own: such calls
+    belong to that step, and there is no step that was not finished.
+    """
+    head = process.head
+    if head is not None and head.inside and head.last_step:
+        number = head.last_step
+        step = held.setdefault(number, Step(number=number, rank=process.rank))
+        if step.start_ns is None:
+            step.mode, step.start_ns = head.mode, head.began_ns + process.shift_ns
+            step.batch_size = head.size if head.size >= 0 else None
+    for number in sorted(held, reverse=True):
+        step, before = held[number], held.get(number - 1)
+        unfinished = any(call.end_ns is None for call in step.calls)
+        if number and step.start_ns is None and before is not None and not unfinished:
+            before.calls += step.calls
+            before.accept_lens = before.accept_lens or step.accept_lens
+            del held[number]
+
+
 def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call]) -> None:
     site = call.site
     if site in roles.step:
         _note_step(step, call)
     elif site in roles.replay:
+        for outer in stack:
+            if outer.step == call.step:
+                outer.replayed = True
         if call.after is not None:
             _note_replay(step, call, stack)
+    elif site in roles.forward:
+        for outer in stack:
+            if outer.step == call.step and call.end_ns is not None:
+                outer.forwarded = True
     elif site in roles.may_replay:
         if call.after is not None and step.graph is None and call.after.pick(_RETURN).get("return") is False:
             step.graph = False
@@ -291,6 +411,7 @@ def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call])
 
 
 def _note_step(step: Step, call: Call) -> None:
+    step.flags |= wire.FLAG_FULL
     if call.before is not None:
         values = call.before.pick(_BATCH)
         step.mode = _enum(values.get("arg.batch.forward_mode"))

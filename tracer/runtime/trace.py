@@ -15,6 +15,7 @@ from sgltrace.errors import InputError
 
 from . import plan as plans
 from .decode import Head, Loss, Record, read_head, read_segment
+from .histogram import Kind, read_histogram
 from .observations import CallPair
 from .plan import Plan, Site
 from .signatures import Interned
@@ -22,7 +23,7 @@ from .staging import RunInfo
 
 MAX_JSON = 32 << 20
 MERGED = "merge.json"
-FILE = re.compile(r"(\d+-\d+)\.(head|json|(\d+)\.seg|calls\.json)")
+FILE = re.compile(r"(\d+-\d+(?:-\d+)?)\.(head|json|hist|(\d+)\.seg|calls\.json)")
 
 
 class ProcessInfo(msgspec.Struct, kw_only=True):
@@ -40,6 +41,10 @@ class ProcessInfo(msgspec.Struct, kw_only=True):
     sources: dict[str, str | None] = {}
     identity: dict[str, Any] = {}
     config: dict[str, Any] = {}
+    wrapper_ns: tuple[int, int] | None = None
+    """What a wrapper was measured to cost beside what it records, and one that goes no further than its gate."""
+    ctl: int = 0
+    """The last request of ``sgltrace ctl`` that was taken up."""
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -90,6 +95,16 @@ class ProcessTrace:
         ranks = ((short, self.info.identity.get(f"{short}_rank")) for short in ("tp", "pp", "dp"))
         parts = [f"{short}{rank}" for short, rank in ranks if isinstance(rank, int) and (short == "tp" or rank)]
         return " ".join([*parts, *([self.name] if self.twin or not parts else [])])
+
+    def histogram(self) -> list[Kind]:
+        """What was counted of every step, by mode, batch size and width; empty for traces before version 2.
+
+        Raises ``ValueError``, ``OSError`` for a damaged file.
+        """
+        try:
+            return read_histogram(self.folder / f"{self.name}.hist")
+        except FileNotFoundError:
+            return []
 
     def records(self, sites: Container[int] | None = None) -> Iterator[Record]:
         """The records in the order they were written, of ``sites`` alone if given. ``loss`` is counted anew."""

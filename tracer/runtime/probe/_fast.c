@@ -7,6 +7,7 @@
 #include "_fast_write.c"
 #include "_fast_describe.c"
 #include "_fast_select.c"
+#include "_fast_steps.c"
 
 /* --- Records ------------------------------------------------------------------------------------------------------ */
 
@@ -31,14 +32,15 @@ static int describe_and_write(int kind, const Site *site, Side *side, int thread
     }
     if (!failed) {
         int phase = state->captures || state->graphs ? CAPTURE : state->replays ? REPLAY : last_step ? EAGER : WARM_UP;
-        failed = write_record(kind, site->number, (uint32_t)number, &ints, phase, thread, time) < 0;
+        failed = write_record(kind, site->number, step_now, (uint32_t)number, ints.values, ints.count, phase, thread, time) < 0;
     }
     for (int i = 0; i < count; i++) Py_DECREF(values[i]);
     return failed ? -1 : 0;
 }
 
-static int record(int kind, const Site *site, Side *side, int thread, PyObject *args, PyObject *kwargs, PyObject *result) {
-    uint64_t time = now_ns(), new_before = new_things;
+static int record(int kind, const Site *site, Side *side, int thread, PyObject *args, PyObject *kwargs, PyObject *result,
+                  uint64_t time) {
+    uint64_t new_before = new_things;
     if (threads[thread].busy) { put(head_at.not_taken, ++not_taken); return 0; } /* a signal handler inside a record */
     if (forget_soon && inside == 0) {
         free_chain(&raised_side.layouts);
@@ -50,8 +52,6 @@ static int record(int kind, const Site *site, Side *side, int thread, PyObject *
     threads[thread].busy = 0;
     inside--;
     uint64_t cost = now_ns() - time;
-    if (level == FULL) full_ns += cost;
-    else light_ns += cost;
     if (new_things != new_before) {
         put(head_at.cold_ns, cold_ns += cost);
         put(head_at.cold, ++cold);
@@ -60,54 +60,6 @@ static int record(int kind, const Site *site, Side *side, int thread, PyObject *
         put(head_at.warm, ++warm);
     }
     return failed;
-}
-
-/* --- Steps -------------------------------------------------------------------------------------------------------- */
-
-static void set_level(int to) {
-    if (level == to) return;
-    level = to;
-    PyObject *open = to == FULL ? Py_True : Py_False;
-    Py_INCREF(open);
-    PyList_SetItem(gate, 0, open);
-}
-
-static int level_of(uint32_t step) {
-    if ((int64_t)step < first_step || (int64_t)step >= past_step) return OFF;
-    if (step < full_until) return FULL;
-    return ((int64_t)step - first_step) % every == 0 ? FULL : LIGHT;
-}
-
-/* A batch is about to run. Python is asked when it is of another kind than the last one, and now and then. */
-static int begin_step(const Site *site, PyObject *args) {
-    PyObject *batch = PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None;
-    PyObject *mode = read_name(batch, s_forward_mode), *requests = mode == NULL ? NULL : read_name(batch, s_reqs);
-    if (requests == NULL) { Py_XDECREF(mode); return -1; }
-    Py_ssize_t size = Py_TYPE(requests) == &PyList_Type ? PyList_Size(requests) : -1;
-    uint64_t now = now_ns(), gap = now - step_ns;
-    if (step_ns && gap < PAUSE_NS) { busy_ns += gap; busy_steps++; }
-    step_ns = now;
-    step_now = ++last_step;
-    put(head_at.step, last_step);
-    int failed = 0;
-    if (mode != steady_mode || size != steady_size || last_step < full_until || last_step >= check_at) {
-        steady_mode = mode;
-        steady_size = size;
-        check_at = last_step + CHECK_EVERY;
-        PyObject *number = PyLong_FromUnsignedLong(last_step), *length = PyLong_FromSsize_t(size), *done = NULL;
-        if (number != NULL && length != NULL)
-            done = PyObject_CallFunctionObjArgs(on_step, site->site, number, mode, length, NULL);
-        failed = done == NULL;
-        Py_XDECREF(done);
-        Py_XDECREF(number);
-        Py_XDECREF(length);
-    }
-    set_level(level_of(last_step));
-    if (level == FULL) full_steps++;
-    else light_steps++;
-    Py_DECREF(mode);
-    Py_DECREF(requests);
-    return failed ? -1 : 0;
 }
 
 /* --- Called by the wrappers --------------------------------------------------------------------------------------- */
@@ -122,16 +74,54 @@ static int this_thread(void) {
 }
 
 static int wanted(const Site *site, const Thread *thread) {
-    if (thread->graphs || (level != FULL && (level == OFF || !(site->flags & F_LIGHT)))) return 0;
+    if (thread->graphs || level != FULL || site->flags & F_SILENT) return 0;
     return !thread->captures || site->flags & F_CAPTURE;
 }
 
-static Side *side_of(Site *site, int after) { return &site->side[after + (level == FULL ? 0 : 2)]; }
+static void account(uint64_t began) {
+    spent_ns[level] += now_ns() - began;
+    level_calls[level]++;
+}
 
-static void leave(const Site *site, Thread *thread, int raised) {
+/* In a window of --gpu-time: work for the device is queued in between. Of functions inside one another the outermost is
+ * the step's. */
+static int device(const Site *site, int number, PyObject *args, int begins) {
+    Thread *thread = &threads[number];
+    if (number != step_thread || thread->captures || thread->graphs) return 0;
+    int64_t padded = -1;
+    int failed = 0;
+    if (site->flags & F_GRAPH) {
+        if (!begins && PyTuple_Size(args) > 0) padded = int_attribute(PyTuple_GetItem(args, 0), s_bs, &failed);
+        if (failed) return -1;
+    } else {
+        thread->devices += begins ? 1 : -1;
+        if (thread->devices != (begins ? 1 : 0)) return 0;
+    }
+    PyObject *done = PyObject_CallFunction(on_device, "iOL", site->number, begins ? Py_True : Py_False, (long long)padded);
+    if (done == NULL) return -1;
+    Py_DECREF(done);
+    return 0;
+}
+
+static int leave(const Site *site, int number, PyObject *args, PyObject *kwargs, PyObject *result, uint64_t now, int raised) {
+    Thread *thread = &threads[number];
     if (site->flags & F_CAPTURE) thread->captures--;
     if (site->flags & F_REPLAY) thread->replays--;
     if (site->flags & F_GRAPH_END || (raised && site->flags & F_GRAPH_BEGIN)) thread->graphs--;
+    if (site->flags & F_GRAPH) replayed(args, number);
+    if (site->flags & F_WAIT && number == step_thread) wait_ns += now - thread->wait_ns;
+    if (site->flags & F_OPEN && result == Py_None && !raised) {
+        step_now = last_step; /* what comes now processes what ran before */
+        idle = 1;
+    }
+    if (site->flags & F_STEP) {
+        int failed = level != OFF && inside_step && end_step(site, number, result, now, raised) < 0;
+        inside_step = 0;
+        put(head_at.inside, 0);
+        if (failed) return -1;
+    }
+    if (site->flags & F_RESULT && level != OFF && !raised && take_result(site, number, args, kwargs, now) < 0) return -1;
+    return 0;
 }
 
 /* Tells Python of a failure. What is no Exception (an interrupt) goes on as it would without the probe. */
@@ -156,6 +146,7 @@ static Site *site_of(PyObject *number) {
 }
 
 static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    uint64_t now = now_ns();
     Site *site = count == 3 ? site_of(given[0]) : NULL;
     if (site == NULL) { PyErr_SetString(PyExc_TypeError, "before(site, args, kwargs)"); return NULL; }
     if (!site->on) Py_RETURN_NONE;
@@ -164,78 +155,91 @@ static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t 
     if (site->flags & F_OPEN) {
         step_now = last_step + 1;
         set_level(level_of(step_now));
-    } else if (site->flags & F_STEP && begin_step(site, given[1]) < 0) {
+        turn_ns = now;
+    } else if (site->flags & F_STEP && begin_step(site, number, given[1], now) < 0) {
         return fail(site);
     }
+    if (site->flags & F_COMPILE) compiled_now++;
     if (site->flags & F_CAPTURE) thread->captures++;
     if (site->flags & F_REPLAY) thread->replays++;
     if (site->flags & F_GRAPH_BEGIN) thread->graphs++;
+    int failed = 0;
     if (!wanted(site, thread)) {
-        if (!(site->flags & F_AFTER)) Py_RETURN_NONE; /* nothing is left to do when it returns */
-    } else if (!(site->flags & F_QUIET) && record(ENTER, site, side_of(site, 0), number, given[1], given[2], Py_None) < 0) {
-        leave(site, thread, 0);
+        if (!(site->flags & F_AFTER)) { account(now); Py_RETURN_NONE; } /* nothing is left to do when it returns */
+    } else if (!(site->flags & F_QUIET)) {
+        failed = record(ENTER, site, &site->side[0], number, given[1], given[2], Py_None, now) < 0;
+    }
+    if (!failed && site->flags & F_DEVICE && on_device != Py_None) failed = device(site, number, given[1], 1) < 0;
+    if (failed) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (site->flags & F_CAPTURE) thread->captures--;
+        if (site->flags & F_REPLAY) thread->replays--;
+        if (site->flags & F_GRAPH_BEGIN) thread->graphs--;
+        PyErr_Restore(type, value, traceback);
         return fail(site);
     }
+    account(now);
+    if (site->flags & F_WAIT) thread->wait_ns = now_ns();
     return PyLong_FromLong(number);
 }
 
 static PyObject *fast_after(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    uint64_t now = now_ns();
     Site *site = count == 5 ? site_of(given[0]) : NULL;
     long number = site == NULL ? -1 : PyLong_AsLong(given[1]);
     if (number < 0 || number >= MAX_THREADS) {
         PyErr_SetString(PyExc_TypeError, "after(site, thread, args, kwargs, result)");
         return NULL;
     }
-    Thread *thread = &threads[number];
     int failed = 0;
-    if (wanted(site, thread) && !(site->flags & F_QUIET && given[4] == Py_None))
-        failed = record(EXIT, site, side_of(site, 1), (int)number, given[2], given[3], given[4]) < 0;
-    leave(site, thread, 0);
-    if (failed) return fail(site);
-    if (site->flags & F_STEP && given[4] != Py_None) {
-        for (int i = 0; i < LINKS; i++) /* an older result may have lain there */
-            if (links[i].result == given[4]) links[i].result = NULL;
-        links[link_at].result = given[4]; /* compared, never used */
-        links[link_at].step = last_step;
-        link_at = (link_at + 1) % LINKS;
-    }
+    if (site->flags & F_DEVICE && on_device != Py_None) failed = device(site, (int)number, given[2], 0) < 0;
+    if (!failed && wanted(site, &threads[number]) && !(site->flags & F_QUIET && given[4] == Py_None))
+        failed = record(EXIT, site, &site->side[1], (int)number, given[2], given[3], given[4], now) < 0;
+    if (failed && fail(site) == NULL) return NULL;
+    if (leave(site, (int)number, given[2], given[3], given[4], now, 0) < 0) return fail(site);
     if (site->flags & F_PROCESS) {
         PyObject *done = PyObject_CallFunctionObjArgs(on_process, given[2], NULL);
         if (done == NULL) return fail(site);
         Py_DECREF(done);
     }
+    account(now);
     Py_RETURN_NONE;
 }
 
 static PyObject *fast_raised(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    uint64_t now = now_ns();
     Site *site = count == 3 ? site_of(given[0]) : NULL;
     long number = site == NULL ? -1 : PyLong_AsLong(given[1]);
     if (number < 0 || number >= MAX_THREADS) {
         PyErr_SetString(PyExc_TypeError, "raised(site, thread, error)");
         return NULL;
     }
+    PyObject *none = PyTuple_New(0);
+    if (none == NULL) return fail(site);
     int failed = 0;
-    if (wanted(site, &threads[number])) {
-        PyObject *none = PyTuple_New(0);
-        failed = none == NULL || record(RAISE, site, &raised_side, (int)number, none, Py_None, given[2]) < 0;
-        Py_XDECREF(none);
-    }
-    leave(site, &threads[number], 1);
+    if (wanted(site, &threads[number]))
+        failed = record(RAISE, site, &raised_side, (int)number, none, Py_None, given[2], now) < 0;
+    if (failed && fail(site) == NULL) { Py_DECREF(none); return NULL; }
+    failed = leave(site, (int)number, none, Py_None, Py_None, now, 1) < 0;
+    Py_DECREF(none);
     if (failed) return fail(site);
+    account(now);
     Py_RETURN_NONE;
 }
 
 /* --- Called by fast.py -------------------------------------------------------------------------------------------- */
 
-enum { HELD = 15 };
-static PyObject **held[HELD] = {&on_layout, &on_text, &on_object, &on_list, &on_ensure, &on_rotate, &on_step, &on_process,
-                                &on_failed, &on_read, &on_forget, &gate, &unread, &ordinals, &every_part};
+enum { HELD = 20 };
+static PyObject **held[HELD] = {&on_layout, &on_text,  &on_object, &on_list, &on_ensure, &on_rotate, &on_step,
+                                &on_process, &on_failed, &on_read, &on_forget, &on_slot, &gate, &watch,
+                                &unread, &ordinals, &every_part, &on_device, &s_width, &s_graph};
 
 static PyObject *fast_setup(PyObject *self, PyObject *args) {
     PyObject *given, *capsule, *torch, *names;
-    if (!PyArg_ParseTuple(args, "O!OOpO!(iiiiiiii)", &PyTuple_Type, &given, &capsule, &torch, &pointers, &PyTuple_Type, &names,
+    if (!PyArg_ParseTuple(args, "O!OOpO!(iiiiiiiiiii)", &PyTuple_Type, &given, &capsule, &torch, &pointers, &PyTuple_Type, &names,
                           &head_at.records, &head_at.definitions, &head_at.step, &head_at.not_taken, &head_at.warm_ns,
-                          &head_at.warm, &head_at.cold_ns, &head_at.cold))
+                          &head_at.warm, &head_at.cold_ns, &head_at.cold, &head_at.inside, &head_at.began, &head_at.size))
         return NULL;
     if (PyTuple_Size(given) != HELD) { PyErr_SetString(PyExc_TypeError, "another number of functions"); return NULL; }
     exchange = NULL;
@@ -298,7 +302,7 @@ static PyObject *fast_site(PyObject *self, PyObject *args) {
     added->on = 1;
     Py_INCREF(site);
     added->site = site;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         if (i >= PyTuple_Size(sides) || fill_side(&added->side[i], PyTuple_GetItem(sides, i)) < 0) return NULL;
     return PyLong_FromLong(site_count++);
 }
@@ -312,7 +316,7 @@ static PyObject *fast_switch_off(PyObject *self, PyObject *number) {
 
 static PyObject *fast_stream(PyObject *self, PyObject *args) {
     unsigned long long address, at, end, head_address;
-    if (!PyArg_ParseTuple(args, "KKKK", &address, &at, &end, &head_address)) return NULL;
+    if (!PyArg_ParseTuple(args, "KKKKi", &address, &at, &end, &head_address, &stream_fd)) return NULL;
     stream = (uint8_t *)(uintptr_t)address;
     stream_at = at;
     stream_end = end;
@@ -333,29 +337,60 @@ static PyObject *fast_append(PyObject *self, PyObject *body) {
     Py_RETURN_TRUE;
 }
 
-/* How much of the steps to come is recorded: all of them in full until `full_until`, then every so many. */
+/* How much of the steps to come is recorded; see Pace. `level` is the forced one, or below 0. */
 static PyObject *fast_pace(PyObject *self, PyObject *args) {
     long long first, past;
-    unsigned int every_given, until, check;
-    if (!PyArg_ParseTuple(args, "LLIII", &first, &past, &every_given, &until, &check)) return NULL;
+    unsigned int every_given, light_given, until, check;
+    if (!PyArg_ParseTuple(args, "LLIIIIi", &first, &past, &every_given, &light_given, &until, &check, &forced)) return NULL;
     first_step = first;
     past_step = past;
     every = every_given ? every_given : 1;
+    light_every = light_given ? light_given : 1;
     full_until = until;
     check_at = check;
     if (past_step <= 0) set_level(OFF);
     Py_RETURN_NONE;
 }
 
-static PyObject *fast_counters(PyObject *self, PyObject *unused) {
-    return Py_BuildValue("KKKKKKKI", (unsigned long long)records, (unsigned long long)definitions,
-                         (unsigned long long)not_taken, (unsigned long long)warm_ns, (unsigned long long)warm,
-                         (unsigned long long)cold_ns, (unsigned long long)cold, (unsigned int)last_step);
+/* Windows: the flags of the steps to come, and who is told of work for the device. */
+static PyObject *fast_window(PyObject *self, PyObject *args) {
+    PyObject *told;
+    if (!PyArg_ParseTuple(args, "iO", &window_flags, &told)) return NULL;
+    Py_INCREF(told);
+    Py_XDECREF(on_device);
+    on_device = told;
+    Py_RETURN_NONE;
 }
 
+/* A record that belongs to no call. */
+static PyObject *fast_note(PyObject *self, PyObject *args) {
+    int kind, site;
+    unsigned int step;
+    unsigned long long time;
+    PyObject *given;
+    int64_t ints[16];
+    if (!PyArg_ParseTuple(args, "iiIKO!", &kind, &site, &step, &time, &PyTuple_Type, &given)) return NULL;
+    Py_ssize_t count = PyTuple_Size(given);
+    if (count > 16) { PyErr_SetString(PyExc_ValueError, "too many integers"); return NULL; }
+    for (Py_ssize_t i = 0; i < count; i++) ints[i] = PyLong_AsLongLong(PyTuple_GetItem(given, i));
+    if (PyErr_Occurred() || write_record(kind, site, step, 0, ints, (int)count, EAGER, this_thread(), time) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_counters(PyObject *self, PyObject *unused) {
+    return Py_BuildValue("KKKKKKKIiKL", (unsigned long long)records, (unsigned long long)definitions,
+                         (unsigned long long)not_taken, (unsigned long long)warm_ns, (unsigned long long)warm,
+                         (unsigned long long)cold_ns, (unsigned long long)cold, (unsigned int)last_step, inside_step,
+                         (unsigned long long)began_ns, (long long)size_now);
+}
+
+/* Time, steps and calls of each level from COUNT on, and the time and number of steps that followed closely. */
 static PyObject *fast_spent(PyObject *self, PyObject *unused) {
-    return Py_BuildValue("KKKKKK", (unsigned long long)full_ns, (unsigned long long)full_steps, (unsigned long long)light_ns,
-                         (unsigned long long)light_steps, (unsigned long long)busy_ns, (unsigned long long)busy_steps);
+    return Py_BuildValue("(KKK)(KKK)(KKK)KK", (unsigned long long)spent_ns[1], (unsigned long long)level_steps[1],
+                         (unsigned long long)level_calls[1], (unsigned long long)spent_ns[2],
+                         (unsigned long long)level_steps[2], (unsigned long long)level_calls[2],
+                         (unsigned long long)spent_ns[3], (unsigned long long)level_steps[3],
+                         (unsigned long long)level_calls[3], (unsigned long long)busy_ns, (unsigned long long)busy_steps);
 }
 
 static PyObject *fast_forget(PyObject *self, PyObject *unused) {
@@ -365,7 +400,12 @@ static PyObject *fast_forget(PyObject *self, PyObject *unused) {
 
 /* The child of a fork: nothing is mapped yet, and nothing was recorded. */
 static PyObject *fast_abandon(PyObject *self, PyObject *unused) {
-    stream = head = NULL;
+    stream = head = slot_now = NULL;
+    stream_fd = -1;
+    while (slot_count) Py_DECREF(kinds_of_step[--slot_count].mode);
+    for (int i = 0; i < LINKS; i++) links[i].result = NULL;
+    idle = 1;
+    inside_step = 0;
     stream_at = stream_end = records = definitions = not_taken = warm_ns = warm = cold_ns = cold = 0;
     generation++;
     for (int i = 0; i < thread_count; i++) threads[i].busy = 0;
@@ -384,8 +424,10 @@ static PyMethodDef methods[] = {
     {"stream", fast_stream, METH_VARARGS, "Write into other memory."},
     {"append", fast_append, METH_O, "Write a packed definition."},
     {"pace", fast_pace, METH_VARARGS, "How much of the steps to come is recorded."},
+    {"window", fast_window, METH_VARARGS, "The flags of the steps to come, and who is told of work for the device."},
+    {"note", fast_note, METH_VARARGS, "Write a record that belongs to no call."},
     {"counters", fast_counters, METH_NOARGS, "What was recorded, at what cost, and the last step."},
-    {"spent", fast_spent, METH_NOARGS, "Time and number of steps recorded in full, lightly, and of those that followed closely."},
+    {"spent", fast_spent, METH_NOARGS, "What each level took, and the time of steps close together."},
     {"forget", fast_forget, METH_NOARGS, "Start anew with definitions, soon."},
     {"abandon", fast_abandon, METH_NOARGS, "Let go of the memory after a fork."},
     {NULL, NULL, 0, NULL},
@@ -403,5 +445,6 @@ PyMODINIT_FUNC PyInit__fast(void) {
     s_data_address = PyUnicode_InternFromString("_data_address");
     s_forward_mode = PyUnicode_InternFromString("forward_mode");
     s_reqs = PyUnicode_InternFromString("reqs");
+    s_bs = PyUnicode_InternFromString("bs");
     return PyModule_Create(&module);
 }

@@ -8,20 +8,23 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* As in wire.py, describe.py, selectors.py and pace.py. */
-enum { ENTER = 1, EXIT = 2, RAISE = 3, DEFINE_TENSOR = 18, DEFINE_SIGNATURE = 19 };
+enum { ENTER = 1, EXIT = 2, RAISE = 3, STEP = 5, ACCEPT = 6, DEFINE_TENSOR = 18, DEFINE_SIGNATURE = 19 };
 enum { WARM_UP, EAGER, CAPTURE, REPLAY };
 enum { NONE, OTHER, TENSOR, FLAG, ENUM, NESTED, INT, LIST };
 enum { SELF_OR_ARGUMENT = 1, RETURN = 2 };
-enum { OFF, LIGHT, FULL };
+enum { OFF, COUNT, LIGHT, FULL, LEVELS };
 enum { MAX_INTS = 4096, MAX_DEPTH = 3, MAX_LIST = 256, MAX_SEQUENCE = 16, MAX_MAPPED = 1024, RECORD_SIZE = 32 };
 
 /* As in fast.py. */
 enum {
     F_CAPTURE = 1, F_REPLAY = 2, F_GRAPH_BEGIN = 4, F_GRAPH_END = 8, F_OPEN = 16, F_STEP = 32, F_PROCESS = 64, F_QUIET = 128,
-    F_LIGHT = 256, F_AFTER = F_CAPTURE | F_REPLAY | F_GRAPH_BEGIN | F_GRAPH_END | F_STEP | F_PROCESS,
+    F_SILENT = 256, F_GRAPH = 512, F_RESULT = 1024, F_WAIT = 2048, F_COMPILE = 4096, F_DEVICE = 8192,
+    F_AFTER = F_CAPTURE | F_REPLAY | F_GRAPH_BEGIN | F_GRAPH_END | F_OPEN | F_STEP | F_PROCESS | F_GRAPH | F_RESULT | F_WAIT |
+              F_DEVICE,
 };
 
 enum {
@@ -51,38 +54,38 @@ typedef struct {
 
 typedef struct { int root, is_step; Py_ssize_t position; PyObject *name, *parts; } Selector;
 typedef struct { int count; Selector *selectors; PyObject *names, *owner; Layout *layouts; } Side;
-typedef struct { int number, flags, on; Side side[4]; PyObject *site; } Site; /* before, after, and both when light */
-typedef struct { unsigned long ident; int captures, graphs, replays, busy; } Thread;
+typedef struct { int number, flags, on; Side side[3]; PyObject *site; } Site; /* before, after, and a step's result */
+typedef struct { unsigned long ident; int captures, graphs, replays, busy, devices; uint64_t wait_ns; } Thread;
 typedef struct { int count; int64_t values[MAX_INTS]; } Ints;
 
 /* What is left to Python; see fast.py. */
 static PyObject *on_layout, *on_text, *on_object, *on_list, *on_ensure, *on_rotate, *on_step, *on_process, *on_failed,
-    *on_read, *on_forget, *gate;
+    *on_read, *on_forget, *on_slot, *on_device, *gate, *watch;
 static PyObject *unread, *ordinals, *every_part, *devices, *torch_c;
-static PyObject *s_shape, *s_stride, *s_dtype, *s_device, *s_data_address, *s_forward_mode, *s_reqs;
+static PyObject *s_shape, *s_stride, *s_dtype, *s_device, *s_data_address, *s_forward_mode, *s_reqs, *s_bs, *s_width, *s_graph;
 static int pointers;
 
 static uint8_t *stream, *head;
+static int stream_fd = -1;
 static uint64_t stream_at, stream_end;
 static uint32_t generation = 1;
 
 /* Steps, as Pace decides. */
 static int level = FULL;
-static uint32_t last_step, step_now, every = 1, full_until, check_at;
+static uint32_t last_step, step_now, every = 1, light_every = 1, full_until, check_at;
+static int forced = -1;
 static int64_t first_step, past_step = INT64_MAX;
-static PyObject *steady_mode; /* compared, never used */
-static Py_ssize_t steady_size = -2;
 static uint64_t step_ns;
-static uint64_t full_ns, full_steps, light_ns, light_steps, busy_ns, busy_steps;
+static uint64_t spent_ns[LEVELS], level_steps[LEVELS], level_calls[LEVELS], busy_ns, busy_steps;
 
 static uint64_t records, not_taken, definitions, warm_ns, warm, cold_ns, cold, new_things;
-static struct { int records, definitions, step, not_taken, warm_ns, warm, cold_ns, cold; } head_at;
+static struct { int records, definitions, step, not_taken, warm_ns, warm, cold_ns, cold, inside, began, size, mode; } head_at;
 
 static Site **sites;
 static int site_count;
 static Thread threads[MAX_THREADS];
 static int thread_count;
-static struct { void *result; uint32_t step; } links[LINKS];
+static struct { void *result; uint32_t step; uint8_t *slot; int recorded; } links[LINKS];
 static unsigned link_at;
 
 static Layout *by_type[1024];

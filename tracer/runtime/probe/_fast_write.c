@@ -53,6 +53,14 @@ static void write_head(uint32_t length, uint64_t time, uint32_t step, uint32_t n
     memcpy(at + 30, &count16, 2);
 }
 
+/* Whether nobody has truncated the segment: writing past its end would be a SIGBUS for the server. */
+static int still_whole(void) {
+    struct stat now;
+    if (stream == NULL || (fstat(stream_fd, &now) == 0 && (uint64_t)now.st_size >= stream_end)) return 1;
+    PyErr_SetString(PyExc_OSError, "its segment was truncated or closed by somebody else");
+    return 0;
+}
+
 /* Has Python begin a new segment. */
 static int rotate(uint32_t length) {
     new_things++;
@@ -92,6 +100,7 @@ static int define(uint32_t number) {
     size = is_signature ? 4 + 4 * entry->slot_count : 12 + 16 * dims;
     uint32_t length = RECORD_SIZE + (size + 7) / 8 * 8;
     if (stream_at + length > stream_end) return rotate(length);
+    if (!still_whole()) return -1;
     write_head(length, 0, size, number, 0, is_signature ? DEFINE_SIGNATURE : DEFINE_TENSOR, 0, 0, 0);
     uint8_t *payload = stream + stream_at + RECORD_SIZE;
     memset(payload + size, 0, length - RECORD_SIZE - size);
@@ -112,8 +121,9 @@ static int define(uint32_t number) {
     return 0;
 }
 
-static int write_record(int kind, int site, uint32_t signature, const Ints *ints, int phase, int thread, uint64_t time) {
-    uint32_t length = RECORD_SIZE + 8u * (uint32_t)ints->count;
+static int write_record(int kind, int site, uint32_t step, uint32_t signature, const int64_t *ints, int count, int phase,
+                        int thread, uint64_t time) {
+    uint32_t length = RECORD_SIZE + 8u * (uint32_t)count;
     for (int tries = 0;; tries++) {
         uint32_t began = generation;
         if (stream_at + length > stream_end && rotate(length) < 0) return -1;
@@ -121,8 +131,9 @@ static int write_record(int kind, int site, uint32_t signature, const Ints *ints
         if (began == generation && stream_at + length <= stream_end) break;
         if (tries == 4) { PyErr_SetString(PyExc_RuntimeError, "a record does not fit into a segment"); return -1; }
     }
-    write_head(length, time, step_now, signature, site, kind, phase, thread, ints->count);
-    memcpy(stream + stream_at + RECORD_SIZE, ints->values, 8 * (size_t)ints->count);
+    if (!still_whole()) return -1;
+    write_head(length, time, step, signature, site, kind, phase, thread, count);
+    memcpy(stream + stream_at + RECORD_SIZE, ints, 8 * (size_t)count);
     complete(length);
     put(head_at.records, ++records);
     return 0;

@@ -28,7 +28,7 @@ def start(door: str) -> None:
     with open(os.path.join(folder, "modules.txt"), encoding="utf-8") as file:
         limits, *modules = file.read().split("\n")
     max_bytes, segment_bytes = (int(n) for n in limits.split())
-    _started = recorder = Recorder(folder, process_name(), max_bytes, segment_bytes)
+    _started = recorder = Recorder(folder, process_name(folder), max_bytes, segment_bytes)
     os.register_at_fork(after_in_child=recorder.abandon)
     _install(folder, recorder, frozenset(modules), door)
 

@@ -15,9 +15,10 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from .control import Control
 from .describe import Describer, read_attribute
 from .fast import FastProbe, load
-from .hooks import CannotWrap, wrap_site
+from .hooks import CannotWrap, measure, wrap_site
 from .pace import AUTO, Pace
 from .probe import SIDES, Probe, Site
 from .recorder import Recorder
@@ -61,11 +62,19 @@ class Attachment:
         self._by_module: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         for number, site in enumerate(plan["sites"], 1):
             self._by_module.setdefault(site["module"], []).append((number, site))
-        if options.get("timeline") or options.get("calls"):
-            from .windows import Windows
-
-            self.probe.on_step = Windows(folder, recorder, plan, self.note).on_step
+        self.probe.read_results(plan["step_width"], plan["step_graph"])
+        self.probe.wrapper_ns, self.probe.gate_ns = measure(self.probe)
+        self.info["wrapper_ns"] = [round(self.probe.wrapper_ns), round(self.probe.gate_ns)]
+        control = Control(folder, self.probe, plan, self.note)
+        control.acknowledged = self._acknowledge
+        self.probe.on_step = control.on_step
+        os.register_at_fork(after_in_child=self.probe.forked)
         atexit.register(recorder.end)
+
+    def _acknowledge(self, number: int) -> None:
+        """The control file was read: ``sgltrace ctl`` waits for that."""
+        self.info["ctl"] = number
+        self.write()
 
     def imported(self, module: types.ModuleType) -> None:
         """A module of the plan has run: wrap its sites."""

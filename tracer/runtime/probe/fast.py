@@ -24,12 +24,21 @@ _FLAGS = {
     "step": 32,
     "process": 64,
     "quiet": 128,
-    "light": 256,
+    "silent": 256,
+    "graph": 512,
+    "result": 1024,
+    "wait": 2048,
+    "compile": 4096,
+    "device": 8192,
+    "watch": 0,
     "traceable": 0,
 }
 _FAR = (1 << 63) - 1
 _NEVER = (1 << 32) - 1
-_COUNTERS = ("records", "definitions", "last_step", "not_taken", "warm_ns", "warm", "cold_ns", "cold")
+_COUNTERS = (
+    *("records", "definitions", "last_step", "not_taken", "warm_ns", "warm", "cold_ns", "cold"),
+    *("inside", "began_ns", "size"),
+)
 
 
 def load() -> Any:
@@ -56,6 +65,11 @@ class FastProbe(Probe):
         recorder.fast = fast
         self._tell_pace(0)
 
+    def read_results(self, width_name: str, graph_name: str) -> None:
+        """As ``Probe.read_results``."""
+        super().read_results(width_name, graph_name)
+        self._set_up()
+
     def modules_loaded(self) -> None:
         """As ``Probe.modules_loaded``: tensors are read through torch's C interface as soon as it is there."""
         if self._torch is None and hasattr(sys.modules.get("torch"), "Tensor"):
@@ -77,10 +91,15 @@ class FastProbe(Probe):
                 self.failed,
                 read_attribute,
                 self.describer.forget,
+                self._slot,
                 self.gate,
+                self.watch,
                 UNREAD,
                 ORDINALS,
                 EVERY,
+                self.on_device,
+                self.width_name,
+                self.graph_name,
             ),
             getattr(tensor, "__dlpack_c_exchange_api__", None),
             getattr(torch, "_C", None),
@@ -110,8 +129,23 @@ class FastProbe(Probe):
 
     def _step(self, site: Site, step: int, mode: Any, size: int) -> None:
         self.recorder.step = self.last_step = step
-        self.step_begins(step, mode, size, Spent(*self.fast.spent()))
+        self.recorder.mode = str(getattr(mode, "_name_", ""))
+        self.step_begins(step, mode, size, self.spent())
         self._tell_pace(step)
+
+    def _slot(self, mode: Any, size: int, width: int) -> tuple[int, bool]:
+        slots = self.tally.slots
+        offset, new = slots.slot(str(getattr(mode, "_name_", "")), size, width)
+        assert slots.mapping is not None
+        return slots.mapping.address() + offset, new
+
+    def spent(self) -> Spent:
+        """As ``Probe.spent``."""
+        *levels, busy_ns, busy_steps = self.fast.spent()
+        for level, (spent_ns, steps, calls) in enumerate(levels, 1):
+            self._spent_ns[level], self._steps[level], self._calls[level] = spent_ns, steps, calls
+        self._busy = [busy_ns, busy_steps]
+        return super().spent()
 
     # Called by Python.
 
@@ -136,12 +170,22 @@ class FastProbe(Probe):
         super().stop(reason)
         self._tell_pace(0)
 
+    def set_window(self, flags: int) -> None:
+        """As ``Probe.set_window``."""
+        super().set_window(flags)
+        self.fast.window(flags, self.on_device)
+
+    def note_record(self, kind: int, site: int, step: int, time_ns: int, ints: Sequence[int]) -> None:
+        """As ``Probe.note_record``."""
+        self.fast.note(kind, site, step, time_ns, tuple(ints))
+
     def _tell_pace(self, step: int) -> None:
         """Hand the pace over; windows that wait for steps are told of every one."""
         pace = self.pace
         past = _FAR if pace.past is None else pace.past
-        check = step + 1 if self.on_step is not None else min(_NEVER, step + 16)
-        self.fast.pace(pace.first, past, pace.every, pace.full_until, check)
+        check = min(_NEVER, self.call_at, step + pace.check_in)
+        forced = -1 if pace.forced is None else pace.forced
+        self.fast.pace(pace.first, past, pace.every, pace.light_every, pace.full_until, check, forced)
 
 
 def _counter_places() -> tuple[int, ...]:

@@ -5,7 +5,7 @@ module raises, its callers turn into "recording stopped", never into an error of
 """
 
 # pathlib and contextlib are not loaded in every process.
-# ruff: noqa: PTH108, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH110, PTH118, PTH120, PTH123, SIM105
 from __future__ import annotations
 
 import itertools
@@ -23,6 +23,13 @@ from . import wire
 _COMMIT = struct.Struct("<I")
 _MADV_POPULATE_WRITE = 23
 _HEAD_EVERY = 16  # records from one update of the head to the next
+_WORD = struct.Struct("<Q")
+_NOW = ("began_ns", "size", "mode_0", "mode_1", "inside", "last_step")
+HEAD_AT = {name: struct.calcsize("<8sII") + 8 * at for at, name in enumerate(wire.HEAD_COUNTERS)}
+"""Where in the head each counter lies."""
+
+
+TRUNCATED = "its segment was truncated or closed by somebody else"
 
 
 class RecorderStopped(Exception):
@@ -37,14 +44,31 @@ class Mapping:
         try:
             try:
                 os.posix_fallocate(fd, 0, size)
-            except OSError:
+            except OSError as error:
                 os.unlink(path)
-                raise
+                raise OSError(error.errno, error.strerror, os.path.dirname(path)) from None
             self.memory = mmap.mmap(fd, size)
             _touch(self.memory)
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        self.fd = fd
         self.size = size
+
+    def close(self) -> None:
+        """Give the descriptor back. The memory is unmapped once nobody holds it."""
+        try:
+            os.close(self.fd)
+        except OSError:
+            pass  # the program closed it
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody has truncated the file: writing past its end would be a SIGBUS for the server."""
+        try:
+            return os.fstat(self.fd).st_size >= self.size
+        except OSError:
+            return False
 
     def address(self) -> int:
         """Where it is mapped."""
@@ -76,7 +100,11 @@ class Recorder:
         self.lock = threading.Lock()
         self.stopped: str | None = None
         self.step = 0
-        self.every = 1
+        self.every = self.light_every = 1
+        self.spent: Sequence[float] = (0,) * 8
+        """Full, light, counted steps and those close together: their cost and number, as ``pace.Spent``."""
+        self.inside = False
+        self.began_ns, self.size, self.mode = 0, -1, ""
         self.records = 0
         self.not_taken = 0
         self.fast: Any = None
@@ -171,6 +199,20 @@ class Recorder:
         if self.records % _HEAD_EVERY == 0:
             self.write_head()
 
+    def step_begun(self, now: int, size: int, mode: str) -> None:
+        """A step begins: should the process end in it, the head says so."""
+        self.inside, self.began_ns, self.size, self.mode = True, now, size, mode
+        if self._head is not None:
+            values = (now, size & wire.UNKNOWN, *_mode_words(mode), 1, self.step)
+            for name, value in zip(_NOW, values, strict=True):
+                _WORD.pack_into(self._head.memory, HEAD_AT[name], value)
+
+    def step_ended(self) -> None:
+        """The step returned, or raised."""
+        self.inside = False
+        if self._head is not None:
+            _WORD.pack_into(self._head.memory, HEAD_AT["inside"], 0)
+
     # For the C part, which writes records itself.
 
     def rotate(self, room: int) -> None:
@@ -192,8 +234,10 @@ class Recorder:
         if self._offset + length > self._end:
             self._rotate(length)
         offset = self._offset
-        memory = self._memory
-        assert memory is not None
+        memory, segment = self._memory, self._segment
+        assert memory is not None and segment is not None
+        if not segment.whole:
+            raise RecorderStopped(TRUNCATED)
         memory[offset + 4 : offset + length] = body
         _COMMIT.pack_into(memory, offset, crc32(body) or 1)
         self._offset = offset + length
@@ -202,7 +246,7 @@ class Recorder:
         if self.stopped is not None:
             raise RecorderStopped(self.stopped)
         if self._head is None:
-            self.name = process_name()
+            self.name = process_name(self.folder)
             self._head = Mapping(os.path.join(self.folder, self.name + ".head"), wire.HEAD_SIZE)
         size = max(self.segment_bytes, wire.SEGMENT_SIZE + room + wire.MAX_DEFINITION)
         self._make_room(size)
@@ -221,10 +265,12 @@ class Recorder:
             self.records,
         )
         segment.memory[: len(header)] = header
+        if self._segment is not None:
+            self._segment.close()
         self._segment, self._memory = segment, segment.memory
         self._offset, self._end = wire.SEGMENT_SIZE, size
         if self.fast is not None:
-            self.fast.stream(segment.address(), wire.SEGMENT_SIZE, size, self._head.address())
+            self.fast.stream(segment.address(), wire.SEGMENT_SIZE, size, self._head.address(), segment.fd)
         self._next_segment = number + 1
         self._kept.append((number, size, self.records))
         self._defined.clear()
@@ -263,7 +309,11 @@ class Recorder:
                 self._cold_ns,
                 self._cold,
                 self.step,
+                inside,
+                self.began_ns,
+                self.size,
             ) = self.fast.counters()
+            self.inside = bool(inside)
         reason = (self.stopped or "").encode("utf-8", "replace")[: wire.MAX_REASON]
         first = self._kept[0][0] if self._kept else 0
         head = wire.HEAD.pack(
@@ -284,6 +334,12 @@ class Recorder:
             self._warm,
             self._cold_ns,
             self._cold,
+            int(self.inside),
+            self.began_ns,
+            self.size & wire.UNKNOWN,
+            *_mode_words(self.mode),
+            self.light_every,
+            *(int(n) for n in self.spent),
             len(reason),
         )
         self._head.memory[: len(head)] = head
@@ -301,6 +357,9 @@ class Recorder:
         if self.fast is not None:
             self.fast.abandon()
         self.lock = threading.Lock()
+        for mapping in (self._head, self._segment):
+            if mapping is not None:
+                mapping.close()
         self._head = self._segment = self._memory = None
         self._offset = self._end = self._next_segment = 0
         self._kept = []
@@ -309,6 +368,8 @@ class Recorder:
         self.records = self.not_taken = 0
         self._definitions = self._dropped_records = self._dropped_segments = 0
         self._warm_ns = self._warm = self._cold_ns = self._cold = 0
+        self.inside = False
+        self.spent = (0,) * 8
         self.state = wire.ARMED
 
     def end(self) -> None:
@@ -331,11 +392,27 @@ def folder_bytes(folder: str) -> int:
     return total
 
 
-def process_name() -> str:
-    """``<pid>-<start>``: the same for a process however often it asks, and never that of another."""
+def _mode_words(mode: str) -> tuple[int, int]:
+    """A mode's name as the two counters of the head that hold it."""
+    name = mode.encode("utf-8", "replace")[:16].ljust(16, b"\0")
+    return int.from_bytes(name[:8], "little"), int.from_bytes(name[8:], "little")
+
+
+def process_name(folder: str = "") -> str:
+    """``<pid>-<start>``: the same for a process however often it asks, and never that of another.
+
+    A program that replaced another by ``exec`` has its process id and start; where the other's files lie in ``folder``,
+    it is ``<pid>-<start>-1``, and so on.
+    """
     try:
         with open("/proc/self/stat", "rb") as file:
             start = int(file.read().rsplit(b")", 1)[1].split()[19])
     except (OSError, ValueError, IndexError):
         start = time.monotonic_ns()
-    return f"{os.getpid()}-{start}"
+    name = f"{os.getpid()}-{start}"
+    if not folder or not os.path.exists(os.path.join(folder, name + ".head")):
+        return name
+    count = 1
+    while os.path.exists(os.path.join(folder, f"{name}-{count}.head")):
+        count += 1
+    return f"{name}-{count}"

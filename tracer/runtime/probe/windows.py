@@ -1,5 +1,5 @@
-"""Bounded windows of steady decode steps that are looked at more closely: with VizTracer (``--timeline``), and for who
-calls whom (``--calls``). Each is recorded once, saved from within the process, and then left alone.
+"""Bounded windows of steps that are looked at more closely: with VizTracer (``--timeline``), for who calls whom
+(``--calls``), and with CUDA events for the time on the device (``--gpu-time``). ``control.py`` opens and closes them.
 """
 
 # As in the rest of the probe, no pathlib.
@@ -11,72 +11,47 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
-from .recorder import Recorder
+from . import wire
+from .control import device_module
 
-STEADY = 5  # steps alike in mode and batch size before a window opens
+if TYPE_CHECKING:
+    from .probe import Probe
+
 MAX_PAIRS = 200_000
 MAX_ENTRIES = 500_000  # of VizTracer's ring, about 50 MB while it records
 
 
-class Windows:
-    """Opens and closes the windows; told of each step as it begins."""
+class Window:
+    """What is done in a window, beside recording its steps in full."""
 
-    def __init__(self, folder: str, recorder: Recorder, plan: dict[str, Any], note: Callable[[str], None]) -> None:
-        self.folder = folder
-        self.recorder = recorder
-        self.note = note
-        self.package = str(plan["package"])
-        self.waiting: list[tuple[str, int]] = [
-            (name, int(plan["options"].get(name) or 0)) for name in ("timeline", "calls") if plan["options"].get(name)
-        ]
-        self.open: Timeline | Calls | None = None
-        self.left = 0
-        self._alike = 0
-        self._last: tuple[str, int] | None = None
+    def start(self) -> None:
+        """Begin."""
 
-    def on_step(self, step: int, mode: str, batch_size: int) -> None:
-        """A step begins."""
-        if self.open is None and not self.waiting:
-            return
-        now = (mode, batch_size)
-        self._alike = self._alike + 1 if now == self._last else 0
-        self._last = now
-        if self.open is not None:
-            self.left -= 1
-            if self.left <= 0:
-                self._close()
-            else:
-                self.open.step(step, now[1])
-        elif self._alike >= STEADY and "DECODE" in mode:
-            self._open(step, now[1])
+    def step(self, step: int, batch_size: int) -> None:
+        """A step begins in the window."""
 
-    def _open(self, step: int, batch_size: int) -> None:
-        name, count = self.waiting.pop(0)
-        try:
-            window = (
-                Timeline(self.folder, self.recorder.name)
-                if name == "timeline"
-                else Calls(self.folder, self.recorder.name, self.package)
-            )
-            window.start()
-            window.step(step, batch_size)
-            self.open, self.left = window, count
-        except Exception as error:
-            self.note(f"--{name}: {type(error).__name__}: {error}")
+    def stop(self) -> str:
+        """End; returns what to tell the user."""
+        return ""
 
-    def _close(self) -> None:
-        window, self.open = self.open, None
-        assert window is not None
-        try:
-            self.note(window.stop())
-        except Exception as error:
-            self.note(f"{type(window).__name__.lower()}: {type(error).__name__}: {error}")
+    def read_more(self) -> bool:
+        """After the end, as steps begin: read what is there by now. False when nothing is left to read."""
+        return False
 
 
-class Timeline:
+def make_window(name: str, folder: str, probe: Probe, package: str) -> Window | None:
+    """The window of that name; None where its steps are recorded in full and nothing else."""
+    if name == "timeline":
+        return Timeline(folder, probe.recorder.name)
+    if name == "calls":
+        return Calls(folder, probe.recorder.name, package)
+    return GpuTime(probe) if name == "gpu-time" else None
+
+
+class Timeline(Window):
     """A window under VizTracer."""
 
     def __init__(self, folder: str, name: str) -> None:
@@ -112,7 +87,7 @@ class Timeline:
         return f"--timeline: {len(self.steps)} steps recorded"
 
 
-class Calls:
+class Calls(Window):
     """Pairs of caller and callee inside the package, in the thread that runs the steps."""
 
     def __init__(self, folder: str, name: str, package: str) -> None:
@@ -149,10 +124,10 @@ class Calls:
         if event != "call":
             return
         callee = frame.f_code
-        if self._known(frame) is None:
+        if is_generated(callee) or self._known(frame) is None:
             return
         outer = frame.f_back
-        while outer is not None and outer.f_code.co_name == "sgltrace_wrapper":
+        while outer is not None and is_generated(outer.f_code):  # our wrappers; a dataclass's own constructor
             outer = outer.f_back
         if outer is None or self._known(outer) is None:
             return
@@ -175,3 +150,64 @@ class Calls:
     def _name(self, code: types.CodeType) -> str:
         """The function id; before Python 3.11 a method's class is not known, and the line must tell."""
         return f"{self.names[code]}:{getattr(code, 'co_qualname', code.co_name)}"
+
+
+def is_generated(code: types.CodeType) -> bool:
+    """Whether a function has no source: what ``dataclasses`` and others make with ``exec`` (``<string>``)."""
+    return code.co_filename.startswith("<")
+
+
+class GpuTime(Window):
+    """Time on the device, by CUDA events around the step's work and around each graph's replay.
+
+    The events are recorded on the stream that is current there, and read once the device has passed them: nothing
+    waits for it.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.cuda = device_module()
+        self.now = 0
+        self.steps = 0
+        self.base: Any = None
+        self._begun: list[tuple[int, Any]] = []
+        self._waiting: deque[tuple[int, int, int, int, Any, Any]] = deque()
+
+    def start(self) -> None:
+        """Begin."""
+        if self.cuda is None:
+            raise RuntimeError("no CUDA device is in use in this process")
+        self.probe.on_device = self._device
+        self.probe.set_window(wire.FLAG_GPU)
+
+    def step(self, step: int, batch_size: int) -> None:
+        """A step begins in the window."""
+        self.now = step
+        self.steps += 1
+        self.read_more()
+
+    def stop(self) -> str:
+        """End; what is on the device still is read later."""
+        self.probe.on_device = None
+        self.probe.set_window(0)
+        return f"--gpu-time: {self.steps} steps measured"
+
+    def _device(self, site: int, begins: bool, padded: int) -> None:
+        event = self.cuda.Event(enable_timing=True)
+        event.record()
+        if begins:
+            if self.base is None:
+                self.base = event
+            self._begun.append((time.monotonic_ns(), event))
+        elif self._begun:
+            host_ns, start = self._begun.pop()
+            self._waiting.append((site, self.now, host_ns, padded, start, event))
+
+    def read_more(self) -> bool:
+        """Read the events that the device has passed, in order. Nothing waits: ``query`` only asks."""
+        while self._waiting and self._waiting[0][5].query():
+            site, step, host_ns, padded, start, end = self._waiting.popleft()
+            offset, elapsed = self.base.elapsed_time(start), start.elapsed_time(end)
+            ints = (int(offset * 1e6), int(elapsed * 1e6), padded)
+            self.probe.note_record(wire.GPU, site, step, host_ns, ints)
+        return bool(self._waiting)
