@@ -74,7 +74,7 @@ def test_follow_prints_each_step_once_while_it_grows(tmp_path):
     )
     server = make_server(tmp_path / "server", {"server.py": main})
     process = sgltrace_run(
-        server, tmp_path / "trace", [sys.executable, str(server / "server.py")], stderr=subprocess.DEVNULL
+        server, tmp_path / "trace", [sys.executable, str(server / "server.py")], every=1, stderr=subprocess.DEVNULL
     )
     while not list((tmp_path / "trace").glob("*.seg")):
         assert process.poll() is None

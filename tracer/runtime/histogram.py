@@ -120,6 +120,8 @@ def read_histogram(path: Path) -> list[Kind]:
     """The kinds of steps in ``<name>.hist``, in the order they were met. Raises ``ValueError``, ``OSError``."""
     with open_regular(path) as file:
         data = file.read(wire.HIST_HEADER_SIZE + wire.HIST_SLOTS * wire.HIST_SLOT_SIZE)
+    if not any(data[: wire.HIST_HEADER.size]):
+        return []  # the process ended before it had written anything here
     if len(data) < wire.HIST_HEADER.size or data[:8] != wire.HIST_MAGIC:
         raise ValueError(f"{path.name} is no histogram of a trace")
     _, version, slot_size, slots, used = wire.HIST_HEADER.unpack_from(data)

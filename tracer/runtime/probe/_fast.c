@@ -78,7 +78,9 @@ static int wanted(const Site *site, const Thread *thread) {
     return !thread->captures || site->flags & F_CAPTURE;
 }
 
-static void account(uint64_t began) {
+/* What is met for the first time costs more, once: it is in `cold_ns`, and no measure of the steps to come. */
+static void account(uint64_t began, uint64_t new_before) {
+    if (new_things != new_before) return;
     spent_ns[level] += now_ns() - began;
     level_calls[level]++;
 }
@@ -146,7 +148,7 @@ static Site *site_of(PyObject *number) {
 }
 
 static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-    uint64_t now = now_ns();
+    uint64_t now = now_ns(), new_before = new_things;
     Site *site = count == 3 ? site_of(given[0]) : NULL;
     if (site == NULL) { PyErr_SetString(PyExc_TypeError, "before(site, args, kwargs)"); return NULL; }
     if (!site->on) Py_RETURN_NONE;
@@ -165,7 +167,7 @@ static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t 
     if (site->flags & F_GRAPH_BEGIN) thread->graphs++;
     int failed = 0;
     if (!wanted(site, thread)) {
-        if (!(site->flags & F_AFTER)) { account(now); Py_RETURN_NONE; } /* nothing is left to do when it returns */
+        if (!(site->flags & F_AFTER)) { account(now, new_before); Py_RETURN_NONE; } /* nothing is left to do when it returns */
     } else if (!(site->flags & F_QUIET)) {
         failed = record(ENTER, site, &site->side[0], number, given[1], given[2], Py_None, now) < 0;
     }
@@ -179,13 +181,13 @@ static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t 
         PyErr_Restore(type, value, traceback);
         return fail(site);
     }
-    account(now);
+    account(now, new_before);
     if (site->flags & F_WAIT) thread->wait_ns = now_ns();
     return PyLong_FromLong(number);
 }
 
 static PyObject *fast_after(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-    uint64_t now = now_ns();
+    uint64_t now = now_ns(), new_before = new_things;
     Site *site = count == 5 ? site_of(given[0]) : NULL;
     long number = site == NULL ? -1 : PyLong_AsLong(given[1]);
     if (number < 0 || number >= MAX_THREADS) {
@@ -203,12 +205,12 @@ static PyObject *fast_after(PyObject *self, PyObject *const *given, Py_ssize_t c
         if (done == NULL) return fail(site);
         Py_DECREF(done);
     }
-    account(now);
+    account(now, new_before);
     Py_RETURN_NONE;
 }
 
 static PyObject *fast_raised(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-    uint64_t now = now_ns();
+    uint64_t now = now_ns(), new_before = new_things;
     Site *site = count == 3 ? site_of(given[0]) : NULL;
     long number = site == NULL ? -1 : PyLong_AsLong(given[1]);
     if (number < 0 || number >= MAX_THREADS) {
@@ -224,7 +226,7 @@ static PyObject *fast_raised(PyObject *self, PyObject *const *given, Py_ssize_t 
     failed = leave(site, (int)number, none, Py_None, Py_None, now, 1) < 0;
     Py_DECREF(none);
     if (failed) return fail(site);
-    account(now);
+    account(now, new_before);
     Py_RETURN_NONE;
 }
 
@@ -237,9 +239,10 @@ static PyObject **held[HELD] = {&on_layout, &on_text,  &on_object, &on_list, &on
 
 static PyObject *fast_setup(PyObject *self, PyObject *args) {
     PyObject *given, *capsule, *torch, *names;
-    if (!PyArg_ParseTuple(args, "O!OOpO!(iiiiiiiiiii)", &PyTuple_Type, &given, &capsule, &torch, &pointers, &PyTuple_Type, &names,
+    if (!PyArg_ParseTuple(args, "O!OOpO!(iiiiiiiiiiii)", &PyTuple_Type, &given, &capsule, &torch, &pointers, &PyTuple_Type, &names,
                           &head_at.records, &head_at.definitions, &head_at.step, &head_at.not_taken, &head_at.warm_ns,
-                          &head_at.warm, &head_at.cold_ns, &head_at.cold, &head_at.inside, &head_at.began, &head_at.size))
+                          &head_at.warm, &head_at.cold_ns, &head_at.cold, &head_at.inside, &head_at.began, &head_at.size,
+                          &head_at.mode))
         return NULL;
     if (PyTuple_Size(given) != HELD) { PyErr_SetString(PyExc_TypeError, "another number of functions"); return NULL; }
     exchange = NULL;
@@ -341,7 +344,9 @@ static PyObject *fast_append(PyObject *self, PyObject *body) {
 static PyObject *fast_pace(PyObject *self, PyObject *args) {
     long long first, past;
     unsigned int every_given, light_given, until, check;
-    if (!PyArg_ParseTuple(args, "LLIIIIi", &first, &past, &every_given, &light_given, &until, &check, &forced)) return NULL;
+    if (!PyArg_ParseTuple(args, "LLIIIIip", &first, &past, &every_given, &light_given, &until, &check, &forced,
+                          &attentive))
+        return NULL;
     first_step = first;
     past_step = past;
     every = every_given ? every_given : 1;

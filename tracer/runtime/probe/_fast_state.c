@@ -73,7 +73,7 @@ static uint32_t generation = 1;
 /* Steps, as Pace decides. */
 static int level = FULL;
 static uint32_t last_step, step_now, every = 1, light_every = 1, full_until, check_at;
-static int forced = -1;
+static int forced = -1, attentive;
 static int64_t first_step, past_step = INT64_MAX;
 static uint64_t step_ns;
 static uint64_t spent_ns[LEVELS], level_steps[LEVELS], level_calls[LEVELS], busy_ns, busy_steps;

@@ -82,7 +82,23 @@ static void count_interval(uint64_t period) {
     }
 }
 
-/* A batch is about to run. Python is asked when it is of another kind than the last one, and now and then. */
+/* Kinds of steps of which Python need not be told again when the batch changes to one of them. */
+static struct { PyObject *mode; Py_ssize_t size; uint8_t name[16]; } settled[512];
+
+/* With `settle` the kind is one from now on; Python has just left its name in the head. */
+static int is_settled(PyObject *mode, Py_ssize_t size, int settle) {
+    unsigned at = (unsigned)(((uintptr_t)mode >> 4) * 31 + (uintptr_t)size) % 512;
+    if (settle && head != NULL) {
+        settled[at].mode = mode; /* compared, never used */
+        settled[at].size = size;
+        memcpy(settled[at].name, head + head_at.mode, 16);
+    }
+    int found = settled[at].mode == mode && settled[at].size == size;
+    if (found && head != NULL) memcpy(head + head_at.mode, settled[at].name, 16);
+    return found;
+}
+
+/* A batch is about to run. Python is asked when it is of a new kind, now and then, and when a window waits for kinds. */
 static int begin_step(const Site *site, int thread, PyObject *args, uint64_t now) {
     PyObject *batch = PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None;
     PyObject *mode = read_name(batch, s_forward_mode), *requests = mode == NULL ? NULL : read_name(batch, s_reqs);
@@ -103,15 +119,17 @@ static int begin_step(const Site *site, int thread, PyObject *args, uint64_t now
     put(head_at.size, (uint64_t)(int64_t)size);
     put(head_at.inside, 1);
     put(head_at.step, last_step);
-    if (mode != mode_now || size != size_before || last_step < full_until || last_step >= check_at) {
+    int changes = mode != mode_now || size != size_before;
+    if ((changes && (attentive || !is_settled(mode, size, 0))) || last_step < full_until || last_step >= check_at) {
         check_at = last_step + CHECK_EVERY;
         PyObject *number = PyLong_FromUnsignedLong(last_step), *length = PyLong_FromSsize_t(size), *done = NULL;
         if (number != NULL && length != NULL)
             done = PyObject_CallFunctionObjArgs(on_step, site->site, number, mode, length, NULL);
-        Py_XDECREF(done);
         Py_XDECREF(number);
         Py_XDECREF(length);
         if (done == NULL) { Py_DECREF(mode); return -1; }
+        if (done == Py_True) is_settled(mode, size, 1);
+        Py_DECREF(done);
     }
     Py_XDECREF(mode_now);
     mode_now = mode;
@@ -137,6 +155,7 @@ static uint8_t *slot_of(PyObject *mode, int64_t size, int64_t width, int *is_new
             if (i) { kinds_of_step[i] = kinds_of_step[0]; kinds_of_step[0] = found; }
             return found.at;
         }
+    new_things++;
     PyObject *answer = PyObject_CallFunction(on_slot, "OLL", mode, (long long)size, (long long)width);
     unsigned long long at = 0;
     if (answer == NULL || !PyArg_ParseTuple(answer, "Kp", &at, is_new)) { Py_XDECREF(answer); return NULL; }

@@ -68,6 +68,7 @@ class Attachment:
         control = Control(folder, self.probe, plan, self.note)
         control.acknowledged = self._acknowledge
         self.probe.on_step = control.on_step
+        self.probe.attentive = True  # until the first step has told what is to be waited for
         os.register_at_fork(after_in_child=self.probe.forked)
         atexit.register(recorder.end)
 

@@ -103,6 +103,7 @@ class Control:
             pace.forced = self.said
         else:
             pace.forced = LIGHT if self.only_when and not meant else None
+        self.probe.attentive = bool(self.waiting or self.only_when)
         if self.open is not None or self.reading:
             self.probe.call_at = step + 1
         elif self.waiting and meant:

@@ -37,7 +37,7 @@ _FAR = (1 << 63) - 1
 _NEVER = (1 << 32) - 1
 _COUNTERS = (
     *("records", "definitions", "last_step", "not_taken", "warm_ns", "warm", "cold_ns", "cold"),
-    *("inside", "began_ns", "size"),
+    *("inside", "began_ns", "size", "mode_0"),
 )
 
 
@@ -127,11 +127,13 @@ class FastProbe(Probe):
             self.fast.forget()
         return self.describer.nested(value, ints, depth)
 
-    def _step(self, site: Site, step: int, mode: Any, size: int) -> None:
+    def _step(self, site: Site, step: int, mode: Any, size: int) -> bool:
         self.recorder.step = self.last_step = step
-        self.recorder.mode = str(getattr(mode, "_name_", ""))
+        name = str(getattr(mode, "_name_", ""))
+        self.recorder.tell_mode(name)
         self.step_begins(step, mode, size, self.spent())
         self._tell_pace(step)
+        return self.pace.settled((name, size))
 
     def _slot(self, mode: Any, size: int, width: int) -> tuple[int, bool]:
         slots = self.tally.slots
@@ -185,7 +187,7 @@ class FastProbe(Probe):
         past = _FAR if pace.past is None else pace.past
         check = min(_NEVER, self.call_at, step + pace.check_in)
         forced = -1 if pace.forced is None else pace.forced
-        self.fast.pace(pace.first, past, pace.every, pace.light_every, pace.full_until, check, forced)
+        self.fast.pace(pace.first, past, pace.every, pace.light_every, pace.full_until, check, forced, self.attentive)
 
 
 def _counter_places() -> tuple[int, ...]:

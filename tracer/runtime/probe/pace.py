@@ -18,7 +18,7 @@ LIGHT_SHARE = 0.003
 NEW = 4  # steps of a mode and batch size that are always recorded in full
 MAX_EVERY = 1024
 CHECK_EVERY = 16  # steps from one decision to the next, at least
-CHECK_NS = 50_000_000  # and about the time between two
+CHECK_NS = 250_000_000  # and about the time between two, at most
 PAUSE_NS = 100_000_000  # a longer gap between steps is no step's time
 _MAX_KINDS = 10_000
 
@@ -52,6 +52,7 @@ class Pace:
         self._last = Spent()
         self._full_ns = self._light_ns = self._counted_ns = self._step_ns = 0.0
         self._next_check = CHECK_EVERY
+        self._checked = 1
 
     def level(self, step: int) -> int:
         """``OFF``, ``COUNT``, ``LIGHT`` or ``FULL``."""
@@ -65,13 +66,15 @@ class Pace:
 
     @property
     def check_in(self) -> int:
-        """Steps until the pace wants to be told again."""
-        return max(CHECK_EVERY, min(CHECK_EVERY * 64, int(CHECK_NS / self._step_ns))) if self._step_ns else CHECK_EVERY
+        """Steps until the pace wants to be told again: few at first, then what makes up ``CHECK_NS``."""
+        usual = int(CHECK_NS / self._step_ns) if self._step_ns else CHECK_EVERY
+        return max(CHECK_EVERY, min(self._checked * CHECK_EVERY, CHECK_EVERY * 64, usual))
 
     def begun(self, step: int, kind: tuple[str, int], spent: Spent) -> None:
         """``step`` begins with a batch of ``kind`` (mode, size)."""
         if step >= self._next_check:
             self._learn(spent)
+            self._checked += 1
             self._next_check = step + self.check_in
         if not self.auto:
             return
@@ -81,6 +84,10 @@ class Pace:
                 self._seen.clear()
             self._seen[kind] = seen + 1
             self.full_until = max(self.full_until, step + NEW - seen)
+
+    def settled(self, kind: tuple[str, int]) -> bool:
+        """Whether steps of this kind are no news any more."""
+        return not self.auto or self._seen.get(kind, 0) >= NEW
 
     def _learn(self, spent: Spent) -> None:
         last, self._last = self._last, spent

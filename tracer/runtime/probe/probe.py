@@ -89,6 +89,8 @@ class Probe:
         self.on_step: Callable[[int, str, int], None] | None = None
         self.call_at = (1 << 32) - 1
         """The step of which ``on_step`` is to be told, beside those of a new kind and one now and then."""
+        self.attentive = False
+        """Whether ``on_step`` wants to know of every change of mode or batch size, though it knows the kind."""
         self.on_device: Callable[[int, bool, int], None] | None = None
         """In a window of --gpu-time: told of the site whose work is about to be queued, or has been."""
         self.on_process: Callable[[Sequence[Any]], None] | None = None
@@ -101,6 +103,7 @@ class Probe:
         self._spent_ns = [0, 0, 0, 0]
         self._calls = [0, 0, 0, 0]
         self._busy = [0, 0]
+        self._met = 0, 0
 
     def entries(self, site: Site) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """What a wrapper calls: before, after and when the function raised; and what it names the site there."""
@@ -164,6 +167,11 @@ class Probe:
             self.failed(site, problem)
 
     def _account(self, started: int) -> None:
+        """What is met for the first time costs more, once: it is no measure of the steps to come."""
+        met = self.recorder.definitions, self.tally.slots.count
+        if met != self._met:
+            self._met = met
+            return
         self._spent_ns[self.level] += time.monotonic_ns() - started
         self._calls[self.level] += 1
 

@@ -104,7 +104,7 @@ class Recorder:
         self.spent: Sequence[float] = (0,) * 8
         """Full, light, counted steps and those close together: their cost and number, as ``pace.Spent``."""
         self.inside = False
-        self.began_ns, self.size, self.mode = 0, -1, ""
+        self.began_ns, self.size = 0, -1
         self.records = 0
         self.not_taken = 0
         self.fast: Any = None
@@ -201,11 +201,17 @@ class Recorder:
 
     def step_begun(self, now: int, size: int, mode: str) -> None:
         """A step begins: should the process end in it, the head says so."""
-        self.inside, self.began_ns, self.size, self.mode = True, now, size, mode
+        self.inside, self.began_ns, self.size = True, now, size
         if self._head is not None:
             values = (now, size & wire.UNKNOWN, *_mode_words(mode), 1, self.step)
             for name, value in zip(_NOW, values, strict=True):
                 _WORD.pack_into(self._head.memory, HEAD_AT[name], value)
+
+    def tell_mode(self, mode: str) -> None:
+        """Leave the mode of the step that begins in the head."""
+        if self._head is not None:
+            for name, word in zip(("mode_0", "mode_1"), _mode_words(mode), strict=True):
+                _WORD.pack_into(self._head.memory, HEAD_AT[name], word)
 
     def step_ended(self) -> None:
         """The step returned, or raised."""
@@ -337,7 +343,7 @@ class Recorder:
             int(self.inside),
             self.began_ns,
             self.size & wire.UNKNOWN,
-            *_mode_words(self.mode),
+            *struct.unpack_from("<2Q", self._head.memory, HEAD_AT["mode_0"]),
             self.light_every,
             *(int(n) for n in self.spent),
             len(reason),

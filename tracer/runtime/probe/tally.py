@@ -37,6 +37,11 @@ class Slots:
         self.mapping = None
         self._slots.clear()
 
+    @property
+    def count(self) -> int:
+        """How many slots are in use."""
+        return len(self._slots)
+
     def slot(self, mode: str, size: int, width: int) -> tuple[int, bool]:
         """Where the slot of a kind begins, and whether it is new. Raises ``OSError``."""
         kind = (mode, size, width)
