@@ -71,7 +71,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path`` alone, waiting for who has it. The system frees it, whatever becomes of the holder."""
+    """Hold the lock file ``path`` alone, after whoever has it. The system frees it, whatever becomes of the holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -104,6 +104,6 @@ def _pace(trace: Trace) -> list[str]:
     text = f"recording took {max(shares):.1%} of the time by its own account"
     if every > 1:
         text += f"; at the end 1 step in {every} was recorded in full"
-    if light > 1:
-        text += f" and 1 in {light} by itself, the others in the histogram"
-    return [text + ("; --every 1 records all in full" if every > 1 else "")]
+        text += f" and 1 in {light} lightly, all in the histogram" if light > 1 else ", the others lightly"
+        text += " (--every 1: all in full)"
+    return [text]

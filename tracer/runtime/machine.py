@@ -1,6 +1,4 @@
-"""The machine that a run is on: its GPUs, as the driver names them. Asked by ``sgltrace run`` itself, never in a server's
-process.
-"""
+"""The machine that a run is on: its GPUs, as the driver names them. ``sgltrace run`` asks, never a server's process."""
 
 from __future__ import annotations
 

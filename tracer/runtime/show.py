@@ -85,7 +85,6 @@ def crash(trace: Trace, process: ProcessTrace) -> list[tuple[str, list[str]]]:
     last: list[Step] = []
     for step in steps(trace, process):
         last = [*last[1 - CRASH_STEPS :], step]
-    code = trace.run.exit_code if trace.run is not None else None
     why = how_it_ended(trace, process) or "the run has no end: sgltrace was ended too"
     texts = [line for at, step in enumerate(last) for line in _step_lines(trace, step, at == len(last) - 1, False)]
     return [(why, texts)]

@@ -78,10 +78,12 @@ static int wanted(const Site *site, const Thread *thread) {
     return !thread->captures || site->flags & F_CAPTURE;
 }
 
-/* What is met for the first time costs more, once: it is in `cold_ns`, and no measure of the steps to come. */
+/* What is met for the first time costs more, once: it is in `cold_ns`, and no measure of the steps to come. Nor is a call
+ * during which the system gave the processor to somebody else. */
 static void account(uint64_t began, uint64_t new_before) {
-    if (new_things != new_before) return;
-    spent_ns[level] += now_ns() - began;
+    uint64_t cost = now_ns() - began;
+    if (new_things != new_before || cost > PREEMPTED_NS) return;
+    spent_ns[level] += cost;
     level_calls[level]++;
 }
 

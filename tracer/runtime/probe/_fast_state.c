@@ -32,6 +32,7 @@ enum {
     MAX_ENTRIES = 40000, MAX_TEXTS = 256, LINKS = 64, CHECK_EVERY = 16, MAX_COUNTED = 32,
 };
 #define OWN_NUMBERS 0x80000000u /* numbers of definitions from here on are this module's, below they are Python's */
+#define PREEMPTED_NS 500000u    /* no call of ours takes so long of itself */
 #define PAUSE_NS 100000000u     /* a longer gap between steps is no step's time */
 
 typedef struct Layout {

@@ -20,6 +20,7 @@ MAX_EVERY = 1024
 CHECK_EVERY = 16  # steps from one decision to the next, at least
 CHECK_NS = 250_000_000  # and about the time between two, at most
 PAUSE_NS = 100_000_000  # a longer gap between steps is no step's time
+PREEMPTED_NS = 2_000_000  # a call that took longer was interrupted
 _MAX_KINDS = 10_000
 
 

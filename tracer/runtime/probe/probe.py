@@ -13,7 +13,7 @@ from typing import Any
 
 from . import wire
 from .describe import Describer, read_attribute
-from .pace import FULL, LIGHT, OFF, PAUSE_NS, Pace, Spent
+from .pace import FULL, LIGHT, OFF, PAUSE_NS, PREEMPTED_NS, Pace, Spent
 from .recorder import Recorder, RecorderStopped
 from .selectors import RETURN, Selector
 from .tally import Tally, lengths_of
@@ -172,7 +172,10 @@ class Probe:
         if met != self._met:
             self._met = met
             return
-        self._spent_ns[self.level] += time.monotonic_ns() - started
+        cost = time.monotonic_ns() - started
+        if cost > PREEMPTED_NS:
+            return
+        self._spent_ns[self.level] += cost
         self._calls[self.level] += 1
 
     def failed(self, site: Site | None, error: Exception) -> None:
