@@ -183,6 +183,7 @@ def test_not_sglang(tmp_path, opened):
     write_tree(tmp_path / "repo")
     assert f"name the package itself: {tmp_path}/repo/sglang" in refusal(opened, tmp_path / "repo/sglang/srt/managers")
     assert "no source named" in refusal(opened, " ")
+    assert "there is no ~nobody-of-this-name/x: " in refusal(opened, "~nobody-of-this-name/x")
 
 
 @pytest.mark.parametrize(

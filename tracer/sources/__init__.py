@@ -28,7 +28,7 @@ def open_source(requested: str, *, cache_dir: Path, progress: Progress, package:
     """
     if not requested.strip():
         raise InputError("no source named; name a checkout, a wheel, or a requirement such as sglang==0.5.9")
-    path = Path(requested).expanduser()
+    path = _place(requested)
     try:
         return _open(requested, path, cache_dir, progress, package)
     except OSError as error:
@@ -52,10 +52,10 @@ def _open(requested: str, path: Path, cache_dir: Path, progress: Progress, packa
     if path.exists():
         raise InputError(f"{requested} is neither a folder nor a file")
     checkout, at, revision = requested.rpartition("@")
-    if at and Path(checkout).expanduser().is_dir():
+    if at and _place(checkout).is_dir():
         from sgltrace.sources.revision import open_revision
 
-        return _checked(open_revision(requested, Path(checkout).expanduser(), revision, package), package)
+        return _checked(open_revision(requested, _place(checkout), revision, package), package)
     from sgltrace.sources.requirement import open_requirement, parse_requirement
 
     requirement = None if _looks_like_path(requested) else parse_requirement(requested)
@@ -72,6 +72,14 @@ def _checked(tree: SourceTree, package: str | None) -> SourceTree:
     if package is not None and tree.package != package:
         raise InputError(f"{tree.source.requested} has no package {package} with a folder srt; it has {tree.package}")
     return tree
+
+
+def _place(named: str) -> Path:
+    """The path of that name, the home folder of ``~`` in its place."""
+    try:
+        return Path(named).expanduser()
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"there is no {named}: {error}") from error
 
 
 def _looks_like_path(requested: str) -> bool:
