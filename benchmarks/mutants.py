@@ -2,10 +2,10 @@
 
     python benchmarks/mutants.py RELEASE... [--count 5000] [--seed 0] [--whole] [--jobs 2] [--limit 120]
 
-The mutants are those of ``tests/mutants.py``, of files that a scheduler's process reaches; each is put into its release in
-the place of the original, and the call graph is made (with ``--whole`` the whole index). Every mutant is run by a process of
-its own, which has all other facts from the cache; a process that raises, dies, or is busy for longer than the limit is
-counted and named with its seed. ``--seed N --count 1`` runs one again, and shows its traceback.
+The mutants are those of ``tests/mutants.py``, of files that a scheduler's process reaches. Each is put into its release
+in the place of the original, and the call graph is made (with ``--whole`` the whole index). A process of its own does
+that, which has all other facts from the cache; one that raises, dies, or is busy for longer than the limit is counted,
+and named with its seed. ``--seed N --count 1`` runs one again, and shows its traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sgltrace.progress import SilentProgress
 from sgltrace.sources import SourceTree, open_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from mutants import edited, mutant  # noqa: E402
+from mutants import edited, mutant
 
 INDEXED, REFUSED, RAISED, SPREAD = range(4)
 NAMES = {INDEXED: "indexed", REFUSED: "refused in one line", RAISED: "RAISED", SPREAD: "TOOK ANOTHER FILE WITH IT"}
