@@ -363,14 +363,8 @@ def toy_leases_taken_by_whoever_prepares(copy: Copy) -> None:
 SEALED_LEN = About(words=("sealed_len",), either=("release_kv_cache",))
 
 
-@edit(
-    RELEASE,
-    "added",
-    every(
-        found("length of the request", SEALED_LEN, "v2", "AB", spared="C"),
-        found("length of the request", SEALED_LEN, "v1", "AB", spared="C"),
-    ),
-)
+# On v2 the length is advanced where the result's counts are resolved, which an off step with counts reaches as well.
+@edit(RELEASE, "added", found("length of the request", SEALED_LEN, "v1", "AB", spared="C"))
 def toy_request_length_of_verify(copy: Copy) -> None:
     """A length of the request that only speculation's code advances, and that releasing the request asserts."""
     copy.replace(

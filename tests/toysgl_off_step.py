@@ -1,0 +1,160 @@
+"""Decode with the toy engine, and take some steps off: the scheduler sends the batch to the target's worker.
+
+    python toysgl_off_step.py v1|v2|none [on] [no-counts] [graphs]
+
+What the engine as it stands lacks for such a step is supplied here; with ``no-counts`` all but the accept lengths of
+the result, with ``graphs`` all but a way round the graphs that were captured for verify; with ``on`` no step is off.
+Prints the tokens of each request. An edit that adds a coupling must break the run or change its tokens; one that takes
+a coupling away must not need what is left out. A run that leaks a KV slot fails.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import deque
+from typing import Any
+
+import torch
+from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
+from sglang.srt.managers.scheduler import Scheduler
+from sglang.srt.managers.utils import GenerationBatchResult
+from sglang.srt.mem_cache.common import alloc_for_decode
+from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardMode
+from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
+from sglang.srt.speculative.eagle_info import EagleDraftInput
+
+PATH, LEFT_OUT = sys.argv[1], set(sys.argv[2:])
+
+
+class Pipe:
+    """The engine's end: nothing comes in, what goes out is kept."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def poll(self, timeout: float = 0.0) -> bool:
+        return False
+
+    def send(self, output: Any) -> None:
+        self.sent.append(output)
+
+
+def without_graphs(scheduler: Scheduler, batch: Any) -> GenerationBatchResult:
+    """A forward pass of the target, eagerly unless the graphs are to be kept."""
+    runner = scheduler.tp_worker.model_runner
+    kept = runner.graph_runner
+    if "graphs" not in LEFT_OUT:
+        runner.graph_runner = None
+    try:
+        return scheduler.tp_worker.forward_batch_generation(batch)
+    finally:
+        runner.graph_runner = kept
+
+
+def run_off_v2(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchResult:
+    seq_lens = batch.seq_lens
+    launched = batch.get_model_worker_batch()
+    launched.sampling_info = launched.sampling_info.copy_for_forward()
+    rows = scheduler.future_map.alloc_future_indices(len(seq_lens))
+    scheduler.future_map.resolve_future(launched)
+    state = launched.spec_info
+    launched.spec_info = None
+    launched.forward_mode = ForwardMode.DECODE
+    launched.capture_hidden_mode = CaptureHiddenMode.NULL
+    launched.input_ids = state.bonus_tokens.to(torch.int64)
+    launched.seq_lens = seq_lens + 1
+    launched.seq_lens_cpu = batch.seq_lens_cpu + 1
+    launched.seq_lens_sum = batch.seq_lens_sum + len(seq_lens)
+    slots = batch.req_to_token_pool.req_to_token[batch.req_pool_indices, seq_lens]
+    launched.out_cache_loc = slots.to(torch.int64)
+    result = without_graphs(scheduler, launched)
+    # The draft's candidates are stale: fewer are accepted, and verify keeps the tokens right.
+    result.next_draft_input = EagleDraftInput(
+        topk_p=state.topk_p,
+        topk_index=state.topk_index,
+        hidden_states=state.hidden_states,
+        bonus_tokens=result.next_token_ids,
+        new_seq_lens=seq_lens + 1,
+    )
+    if "no-counts" not in LEFT_OUT:
+        result.accept_lens = torch.ones(len(seq_lens), dtype=torch.int32)
+        result.speculative_num_draft_tokens = 1
+    result.copy_done = scheduler.device_module.Event()
+    scheduler.future_map.store_to_map(rows, result)
+    result.copy_to_cpu(return_hidden_states=False)
+    batch.spec_info = result.next_draft_input
+    batch.spec_info.future_indices = rows
+    batch.seq_lens = result.next_draft_input.new_seq_lens
+    batch.output_ids = -rows.indices
+    return result
+
+
+def run_off_v1(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchResult:
+    state = batch.spec_info
+    batch.spec_info = None
+    batch.input_ids = state.bonus_tokens.to(torch.int64)
+    batch.out_cache_loc = alloc_for_decode(batch, token_per_req=1)
+    for req in batch.reqs:
+        req.decode_batch_idx += 1
+        req.kv_committed_len += 1
+        req.kv_allocated_len += 1
+    batch.seq_lens.add_(1)
+    batch.seq_lens_cpu.add_(1)
+    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
+    result = without_graphs(scheduler, batch.get_model_worker_batch())
+    for req, token in zip(batch.reqs, result.next_token_ids.tolist(), strict=True):
+        req.output_ids.append(token)
+        req.check_finished()
+    kept = torch.tensor([i for i, req in enumerate(batch.reqs) if not req.finished()], dtype=torch.int64)
+    batch.spec_info = EagleDraftInput(
+        topk_p=state.topk_p[kept],
+        topk_index=state.topk_index[kept],
+        hidden_states=state.hidden_states[kept],
+        bonus_tokens=result.next_token_ids[kept],
+    )
+    batch.output_ids = result.next_token_ids
+    return result
+
+
+def run(scheduler: Scheduler, batch: ScheduleBatch, off_steps: list[int]) -> GenerationBatchResult:
+    """An on step, or the second and third of every four decode steps off."""
+    if batch.forward_mode.is_decode() and PATH != "none" and "on" not in LEFT_OUT:
+        off_steps[0] += 1
+        if off_steps[0] % 4 >= 2:
+            return run_off_v2(scheduler, batch) if PATH == "v2" else run_off_v1(scheduler, batch)
+    return scheduler.run_batch(batch)
+
+
+@torch.no_grad()
+def main() -> None:
+    torch.set_num_threads(1)
+    speculative = {} if PATH == "none" else {"speculative_algorithm": "EAGLE"}
+    args = ServerArgs(disable_overlap_schedule=PATH != "v2", max_running_requests=4, cuda_graph_max_bs=4, **speculative)
+    set_global_server_args_for_scheduler(args)
+    pipe = Pipe()
+    scheduler = Scheduler(args, 0, pipe, pipe, [])
+    rng = random.Random(3)
+    for i in range(6):
+        prompt = [rng.randrange(1, 64) for _ in range(rng.randint(4, 12))]
+        scheduler.waiting_queue.append(Req(f"req-{i}", prompt, rng.randint(6, 14), 2 * i))
+    results: deque[tuple[ScheduleBatch, GenerationBatchResult]] = deque()
+    off_steps = [0]
+    while True:
+        batch = scheduler.get_next_batch_to_run()
+        scheduler.cur_batch = batch
+        if batch:
+            results.append((batch.copy() if PATH == "v2" else batch, run(scheduler, batch, off_steps)))
+        if results and (PATH != "v2" or scheduler.last_batch):
+            scheduler.process_batch_result(*results.popleft())
+        if batch is None and not results and not scheduler.waiting_queue:
+            break
+        scheduler.last_batch = batch
+    scheduler.check_memory()
+    tokens = {rid: ids for output in pipe.sent for rid, ids in zip(output.rids, output.output_ids, strict=True)}
+    print(json.dumps([tokens[rid] for rid in sorted(tokens)]))
+
+
+if __name__ == "__main__":
+    main()
