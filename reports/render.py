@@ -16,6 +16,7 @@ from pathlib import Path
 import jinja2
 
 from sgltrace.errors import InputError
+from sgltrace.interpreter import forking
 from sgltrace.model import Index
 from sgltrace.reports.context import Context
 from sgltrace.reports.options import RenderResult, ReportOptions
@@ -86,7 +87,9 @@ def _forked(tasks: list[Task], out: Path, env: jinja2.Environment, jobs: int) ->
         jobs, mp_context=multiprocessing.get_context("fork"), initializer=signal.signal, initargs=_UNINTERRUPTED
     )
     try:
-        for result in [pool.submit(_do, number) for number in range(len(tasks))]:
+        with forking():
+            results = [pool.submit(_do, number) for number in range(len(tasks))]
+        for result in results:
             yield result.result()
     except BrokenProcessPool as error:
         raise InputError(

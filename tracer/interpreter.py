@@ -1,8 +1,11 @@
-"""What the analysis asks of Python's interpreter for a while: no garbage collection, and room for deep recursion."""
+"""What the analysis asks of Python's interpreter for a while: no garbage collection, room for deep recursion, and no
+interrupt while it forks.
+"""
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,3 +37,18 @@ def deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """An interrupt reaches a whole group of processes. One that was just forked, and has not yet said that it leaves
+    interrupts to its parent, would print a traceback of its own; so they are held back, and the fork never sees them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

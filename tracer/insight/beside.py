@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
+from sgltrace.interpreter import forking
+
 
 @contextlib.contextmanager
 def beside(work: Callable[[], bytes], jobs: int | None) -> Iterator[Callable[[], bytes]]:
@@ -21,7 +23,8 @@ def beside(work: Callable[[], bytes], jobs: int | None) -> Iterator[Callable[[],
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(work, sender))
-    process.start()
+    with forking():
+        process.start()
     sender.close()
 
     def result() -> bytes:

@@ -14,11 +14,13 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
 from sgltrace.files import write_atomically
 from sgltrace.index.facts import syntax as s
+from sgltrace.interpreter import forking
 from sgltrace.progress import Progress, SilentProgress
 from sgltrace.sources import SourceTree, UndecodableSource, UnreadableFile, decode_source
 
@@ -82,7 +84,9 @@ class Facts:
         self._pool = None
         with self._new_pool(1) as pool:
             try:
-                return s.decode(pool.submit(parse).result())
+                with forking():
+                    future = pool.submit(parse)
+                return s.decode(future.result())
             except BrokenProcessPool:
                 return s.ModuleFacts([], "its reader died; the file is odd, or memory is short")
 
@@ -106,7 +110,8 @@ class Facts:
             return
         try:
             self._pool = self._pool or self._new_pool(self._jobs)
-            self._pending[module] = self._pool.submit(parse), parse
+            with forking():  # the first that is submitted
+                self._pending[module] = self._pool.submit(parse), parse
         except BrokenProcessPool:
             self._ready[module] = self._alone(parse)
 
@@ -124,10 +129,23 @@ class Facts:
 
 
 def _read(path: Path) -> s.ModuleFacts | None:
+    """What is kept of a module; None where that is nothing yet, or damaged: it is read from source again.
+
+    The checksum is for the bodies of functions, which are decoded when they are asked for, and then without fail.
+    """
     try:
-        return s.decode(path.read_bytes())
+        kept = path.read_bytes()
+        return s.decode(kept[_SEAL:]) if _seal(kept[_SEAL:]) == kept[:_SEAL] else None
     except (OSError, msgspec.DecodeError):
-        return None  # not kept yet, or not what this version writes: it is read from source again
+        return None
+
+
+_SEAL = 4
+"""Bytes of checksum before the facts."""
+
+
+def _seal(data: bytes) -> bytes:
+    return crc32(data).to_bytes(_SEAL, "little")
 
 
 def _start_reader() -> None:
@@ -148,5 +166,5 @@ def parse_and_keep(source: str, kept: Path | None, outline: bool) -> bytes:
     data = s.encode(facts)
     if kept is not None:
         with contextlib.suppress(OSError):  # without a cache the next run is slower, this one no worse
-            write_atomically(kept, data)
+            write_atomically(kept, _seal(data) + data)
     return data

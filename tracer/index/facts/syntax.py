@@ -14,7 +14,7 @@ from typing import Any, Union, cast, get_args
 
 import msgspec
 
-FACTS_VERSION = 2
+FACTS_VERSION = 3
 """Counts up whenever the same source would give other facts; part of the key under which facts are kept."""
 
 

@@ -10,6 +10,8 @@ import multiprocessing
 import signal
 from typing import Any
 
+from sgltrace.interpreter import forking
+
 LONGEST_S = 10
 """Of processor time, for a file; the largest of SGLang takes less than one second."""
 _WAIT_S = 10 * LONGEST_S
@@ -21,7 +23,8 @@ _ENDED_BY_LIMIT = {-getattr(signal, name) for name in ("SIGXCPU", "SIGKILL") if 
 def why_not_parsed(source: str) -> str | None:
     """Why LibCST must not be given this source here: it killed the process that tried, or took too long."""
     process = _context().Process(target=_try, args=(source,), daemon=False)
-    process.start()
+    with forking():
+        process.start()
     process.join(_WAIT_S)
     late = process.is_alive()
     if late:
