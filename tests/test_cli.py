@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,7 +153,11 @@ def test_names_cannot_steer_the_terminal(call):
 
 
 def test_version_help_and_nothing(call):
-    assert call("--version")[:2] == (0, "sgltrace 0.1.0\n")
+    code, out, _ = call("--version")
+    assert (code, out.splitlines()[0]) == (0, "sgltrace 0.1.0")
+    assert re.fullmatch(
+        r"sgltrace\.index/1, sgltrace\.trace/1, records of version \d \(reads [\d and]+\)", out.splitlines()[1]
+    )
     assert call("--help")[0] == 0
     code, out, err = call()
     assert (code, err) == (2, "") and "Usage: sgltrace" in out

@@ -75,17 +75,19 @@ def _drop_output() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"sgltrace {__version__}")
+        from sgltrace.commands.schema import versions
+
+        print(f"sgltrace {__version__}\n{versions()}")
         raise typer.Exit
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import compare, export, index, merge, points, query, report, runs, state, verify
+    from sgltrace.commands import compare, export, index, merge, points, query, report, runs, schema, state, verify
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, compare, verify, merge):
+    for module in (index, report, export, query, state, points, compare, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app

@@ -14,13 +14,14 @@ from .plan import Plan
 PROBE = Path(__file__).with_name("probe")
 _ENTRY_POINT = "[sglang.srt.plugins]\nsgltrace = sgltrace_probe.plugin:load\n"
 _METADATA = "Metadata-Version: 2.1\nName: sgltrace-probe\nVersion: 1.0\n"
+TRACE_SCHEMA = "sgltrace.trace/1"
 MIN_SEGMENT, MAX_SEGMENT = 256 << 10, 1 << 20
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
     """What was run; ``run.json`` of a trace. Secrets on the command line are blanked."""
 
-    schema: str = "sgltrace.trace/1"
+    schema: str = TRACE_SCHEMA
     tool: str
     command: list[str]
     interpreter: str | None
