@@ -221,12 +221,44 @@ STATEMENTS: dict[str, tuple[str, str | None]] = {
         "y = flag.outside.thing\nx = torch.ones(bs) if y is None else torch.ones(topk)",
         "(bs,) or (topk,)",
     ),
+    "a width that is 1 where it decides": (
+        "y = torch.ones(bs, topk).repeat_interleave(topk, dim=0)\n"
+        "if topk == 1:\n    x = y.flatten()\nelse:\n    x = torch.ones(bs, topk).flatten()",
+        "(bs*topk,)",
+    ),
+    "what a variable that is not None says": (
+        "fits = topk == 1 and flag\nz = None\n"
+        "if fits:\n    z = torch.ones(bs, steps)\n"
+        "y = torch.ones(bs, topk).repeat_interleave(topk, dim=0)\n"
+        "if z is not None:\n    x = y.flatten()\nelse:\n    x = torch.ones(bs, topk).flatten()",
+        "(bs*topk,)",
+    ),
+    "a size that is one of two where a width is 1": (
+        "y = width if topk == 1 and flag else steps\nx = torch.empty((bs * topk * y,))",
+        "(bs*num_draft_tokens,) or (bs*num_steps*topk,)",
+    ),
+    "a list that has taken up nothing, or all": (
+        "y = []\nfor i in range(steps):\n    if flag is None:\n        y.append(torch.ones(bs, 1))\n"
+        "if flag is None:\n    x = torch.cat(y, dim=1)\nelse:\n    x = torch.ones(bs, width - 1)",
+        "(bs, num_draft_tokens - 1)",
+    ),
+    "a function is no formula": (
+        "x = torch.empty((bs, get_width(flag)))",
+        "(bs, ?)",
+    ),
+    "what a dict gives to names": (
+        "y = {'dim': 1}\nx = torch.ones(bs, topk).sum(**y)",
+        "(bs,)",
+    ),
     "a walrus": (
         "if (y := b.seq_lens) is not None:\n    x = y.unsqueeze(0)",
         "(1, bs)",
     ),
 }
 FUNCTIONS = """
+def get_width(config) -> int:
+    return config.width + other(config)
+
 @triton.jit
 def kernel(out, src): pass
 

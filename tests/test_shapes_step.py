@@ -296,6 +296,12 @@ def test_a_tensor_has_stride_dtype_producer_and_consumers(shapes: Shapes) -> Non
     assert {"extend", "process_batch_result"} <= readers
 
 
+def test_a_row_is_of_a_tensor_and_there_once(shapes: Shapes) -> None:
+    rows = [(t.path, t.stage, t.cls, t.name, t.shape, t.dtype, t.stride) for t in shapes.tensors()]
+    assert len(rows) == len(set(rows))
+    assert not [t.name for t in shapes.tensors() if t.dtype == "int"]
+
+
 def test_a_graph_s_buffer_is_taken_by_what_fills_and_reads_it(shapes: Shapes) -> None:
     (found,) = [t for t in shapes.tensors() if (t.stage, t.name) == ("graph buffers", "input_ids")]
     assert {use.function.rpartition(":")[2] for use in found.consumers} == {"CudaGraphRunner.fill"}

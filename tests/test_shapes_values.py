@@ -12,6 +12,7 @@ from sgltrace.index.shapes.symbolic.dims import (
     const,
     maximum,
     minimum,
+    perhaps,
     some_of,
     sum_over,
     symbol,
@@ -86,7 +87,7 @@ def tensor(*dims: Dim | None) -> Tensor:
         (tensor(bs), tensor(topk), Either((tensor(bs), tensor(topk)))),
         (NONE, Int(bs), Either((NONE, Int(bs)))),
         (number(0), Int(bs), Int(bs)),
-        (Run(()), Run(((NONE, ONE),)), Run(((NONE, some_of(ONE)),))),
+        (Run(()), Run(((NONE, ONE),)), Run(((NONE, perhaps(ONE)),))),
     ],
 )
 def test_two_ways_meet(left: Tensor, right: Tensor, joined: Tensor) -> None:

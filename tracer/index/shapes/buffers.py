@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sgltrace.index.fields import READS
 from sgltrace.index.shapes.interpreter import objects
 from sgltrace.index.shapes.interpreter.frames import FieldWrite, Frame
-from sgltrace.index.shapes.report import as_listed, field_tensor
+from sgltrace.index.shapes.report import as_listed, field_tensor, without_repeats
 from sgltrace.index.shapes.symbolic.values import Obj, Place, Tensor, alternatives
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def buffer_tensors(machine: Machine, flow: FieldFlow) -> list[model.Tensor]:
     for cls in _runners(machine, flow):
         runner = Obj(cls, cls.name, lazy=True)
         found += _of_object(machine, flow, runner, cls.name)
-    return sorted(found, key=lambda t: (t.cls or "", t.name, t.producer.function, t.producer.line))
+    return without_repeats(sorted(found, key=lambda t: (t.cls or "", t.name, t.producer.function, t.producer.line)))
 
 
 def _runners(machine: Machine, flow: FieldFlow) -> list[ClassInfo]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sgltrace import model
-from sgltrace.index.fields.tracked import roles
 from sgltrace.index.shapes.interpreter.frames import FieldWrite, LocalWrite
 from sgltrace.index.shapes.interpreter.stages import ORDER
 from sgltrace.index.shapes.symbolic.formulas import dtype_text, shape_text, stride_text, why_unknown
@@ -18,6 +17,7 @@ from sgltrace.index.shapes.symbolic.values import (
     Obj,
     Place,
     Ref,
+    Run,
     Tensor,
     Tuple,
     Unknown,
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 
 def step_tensors(machine: Machine) -> list[model.Tensor]:
-    """The tensors, counts and lists that a step writes to tracked fields or to variables."""
+    """The tensors, and lists of what is known, that a step writes to tracked fields or to variables."""
     found: dict[tuple[str, str, str, str, int], model.Tensor] = {}
     for write in machine.records.fields:
         value = as_listed(machine, write.value)
-        lasting = roles()[machine.role(write.obj.cls) or ""].carries == "process"
-        if value is not None and not (lasting and isinstance(value, Int)):
+        if value is not None and not _is_scalar(value):
             made = field_tensor(machine, write, value)
             key = (made.stage, made.cls or "", made.name, made.producer.function, made.producer.line)
             found[key] = _merged(found.get(key), made)
@@ -44,7 +43,35 @@ def step_tensors(machine: Machine) -> list[model.Tensor]:
             made = _of_local(machine, local)
             key = (made.stage, "", made.name, made.producer.function, made.producer.line)
             found[key] = _merged(found.get(key), made)
-    return sorted(found.values(), key=_order)
+    return without_repeats(sorted(found.values(), key=_order))
+
+
+def without_repeats(tensors: list[model.Tensor]) -> list[model.Tensor]:
+    """One row for what is alike but for its place: the first, with what uses any of them.
+
+    A variable that is called and shaped as a field of the stage is that field.
+    """
+    fields: dict[tuple[str | None, ...], model.Tensor] = {}
+    for tensor in sorted(tensors, key=lambda tensor: tensor.cls is None):
+        alike = (tensor.stage, tensor.name, tensor.shape, tensor.dtype, tensor.stride)
+        owner = (tensor.cls, *alike)
+        kept = fields.get(owner) or (fields.get(("", *alike)) if tensor.cls is None else None)
+        if kept is None:
+            fields[owner] = tensor
+            fields.setdefault(("", *alike), tensor)
+        else:
+            uses = {(use.function, use.line): use for use in (*kept.consumers, *tensor.consumers)}
+            kept.consumers = [uses[key] for key in sorted(uses)]
+    kept_rows = {id(tensor) for tensor in fields.values()}
+    return [tensor for tensor in tensors if id(tensor) in kept_rows]
+
+
+def _is_scalar(value: Value) -> bool:
+    """Whether a value is a number, or a list of things that are not known."""
+    return all(
+        isinstance(part, Int) or (isinstance(part, Run) and all(isinstance(item, Unknown) for item, _ in part.segments))
+        for part in alternatives(value)
+    )
 
 
 def as_listed(machine: Machine, value: Value) -> Value | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from sgltrace.index.facts import syntax as s
@@ -51,12 +52,23 @@ def arguments(m: Machine, frame: Frame, node: s.Call) -> tuple[list[Value], dict
             args += parts if parts is not None else [Unknown("an unpacked argument")]
         elif arg.name == "**":
             if isinstance(value, Obj) and value.kind == "dict":
-                kwargs.update((name[7:-2], v) for name, v in m.fields_of(value) if name.startswith("Const("))
+                kwargs.update(_by_text(m.fields_of(value)))
         elif arg.name is None:
             args.append(value)
         else:
             kwargs[arg.name] = value
     return args, kwargs
+
+
+def _by_text(entries: list[tuple[str, Value]]) -> dict[str, Value]:
+    """The entries of a dict whose keys are texts."""
+    found = {}
+    for key, value in entries:
+        if key.startswith("Const("):  # how a dict keeps its keys
+            name = ast.literal_eval(key.removeprefix("Const(value=").removesuffix(")"))
+            if isinstance(name, str):
+                found[name] = value
+    return found
 
 
 def _kernel(m: Machine, frame: Frame, func: s.Expr) -> bool:

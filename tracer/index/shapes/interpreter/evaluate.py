@@ -185,6 +185,9 @@ def _conditional(m: Machine, frame: Frame, body: s.Expr, test: s.Expr, orelse: s
     mark = m.store.mark()
     narrowing.narrow(m, frame, test, True)
     first = evaluate(m, frame, body)
+    ones = tuple((name, dim) for name, dim in given.items() if dim == const(1))
+    if ones and isinstance(first, Int):
+        first = Int(first.dim, ones)
     left = m.store.undo(mark)
     narrowing.narrow(m, frame, test, False)
     second = evaluate(m, frame, orelse)
@@ -196,6 +199,10 @@ def given_by(m: Machine, frame: Frame, test: s.Expr) -> Given:
     """What a test takes for granted where it holds: ``topk == 1``, ``bs == raw_bs`` say what a symbol is."""
     if isinstance(test, s.Bool) and test.op == "and":
         return {**given_by(m, frame, test.left), **given_by(m, frame, test.right)}
+    if isinstance(test, s.Name):
+        return frame.implied.get(test.id, {})
+    if isinstance(test, s.Cmp) and test.ops == ["is not"] and isinstance(test.left, s.Name):
+        return frame.implied.get(test.left.id, {})
     if isinstance(test, s.Cmp) and test.ops == ["=="]:
         left, right = evaluate(m, frame, test.left), evaluate(m, frame, test.rights[0])
         if isinstance(left, Int) and isinstance(right, Int):
@@ -208,6 +215,8 @@ def given_by(m: Machine, frame: Frame, test: s.Expr) -> Given:
 
 def given_by_failure(m: Machine, frame: Frame, test: s.Expr) -> Given:
     """``topk > 1`` that does not hold means 1, as sizes are positive; ``topk != 1`` likewise."""
+    if isinstance(test, s.Cmp) and test.ops == ["is"] and isinstance(test.left, s.Name):
+        return frame.implied.get(test.left.id, {})
     if isinstance(test, s.Cmp) and test.ops in ([">"], ["!="]):
         left, right = evaluate(m, frame, test.left), evaluate(m, frame, test.rights[0])
         if isinstance(left, Int) and isinstance(right, Int):

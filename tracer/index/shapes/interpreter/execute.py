@@ -11,7 +11,8 @@ from sgltrace.index.shapes.interpreter.frames import Flow
 from sgltrace.index.shapes.interpreter.operators import binary
 from sgltrace.index.shapes.interpreter.tests import truth
 from sgltrace.index.shapes.symbolic.dims import ONE
-from sgltrace.index.shapes.symbolic.joins import join_all
+from sgltrace.index.shapes.symbolic.joins import join_all, specialised
+from sgltrace.index.shapes.symbolic.store import Changes
 from sgltrace.index.shapes.symbolic.torchcall import elements
 from sgltrace.index.shapes.symbolic.values import NONE, Given, Int, Obj, Run, Tensor, Unknown, Value, alternatives
 
@@ -38,6 +39,8 @@ def _statement(m: Machine, frame: Frame, node: s.Stmt) -> Flow:
             result = ev.evaluate(m, frame, value)
             for target in targets:
                 assign(m, frame, target, result, line)
+            if isinstance(value, s.Bool | s.Cmp | s.Name) and isinstance(targets[0], s.Name):
+                frame.implied[targets[0].id] = ev.given_by(m, frame, value)
         case s.AnnAssign(target=target, annotation=annotation, value=value):
             if value is not None:
                 result = m.as_annotated(frame, ev.evaluate(m, frame, value), annotation)
@@ -105,18 +108,22 @@ def _if(m: Machine, frame: Frame, node: s.If) -> Flow:
 
 def _branches(m: Machine, frame: Frame, branches: list[tuple[list[s.Stmt], Given]], test: s.Expr | None = None) -> Flow:
     """Run branches of which any may be taken, and go on with what they leave."""
-    ends: list[tuple[Flow, dict[tuple[int, str], Value | None], Given]] = []
-    outer = frame.given
+    ends: list[tuple[Flow, Changes, Given]] = []
+    outer, implied = frame.given, frame.implied
+    implications: list[dict[str, Given]] = []
     for i, (body, given) in enumerate(branches):
         mark = m.store.mark()
-        frame.given = {**outer, **given}
+        frame.given, frame.implied = {**outer, **given}, dict(implied)
         if test is not None:
             narrowing.narrow(m, frame, test, i == 0)
         flow = block(m, frame, body)
         ends.append((flow, m.store.undo(mark), given))
+        if flow in (Flow.NEXT, Flow.BREAK, Flow.CONTINUE):
+            implications.append(frame.implied)
     frame.given = outer
     falling = [(changes, given) for flow, changes, given in ends if flow in (Flow.NEXT, Flow.BREAK, Flow.CONTINUE)]
     returning = [(changes, given) for flow, changes, given in ends if flow is Flow.RETURN]
+    frame.implied = _implied(m, frame, falling, implications)
     if falling:
         frame.exits += [(changes, given) for changes, given in returning]
         m.store.merge(falling)
@@ -128,8 +135,24 @@ def _branches(m: Machine, frame: Frame, branches: list[tuple[list[s.Stmt], Given
     return Flow.RAISE
 
 
+def _implied(
+    m: Machine, frame: Frame, ends: list[tuple[Changes, Given]], implications: list[dict[str, Given]]
+) -> dict[str, Given]:
+    """What variables imply behind branches: what they do at the end of each, or of the only one that sets them."""
+    first, *rest = implications or [{}]
+    found = {name: given for name, given in first.items() if all(other.get(name) == given for other in rest)}
+    for i, (changes, given) in enumerate(ends):
+        for key, value in changes.items():
+            if key[0] == frame.number and value is not None and NONE not in alternatives(value):
+                before = m.store.get(key)
+                if all(other.get(key, before) == NONE for j, (other, _) in enumerate(ends) if j != i):
+                    found[key[1]] = {**given, **implications[i].get(key[1], {})}
+    return found
+
+
 def assign(m: Machine, frame: Frame, target: s.Expr, value: Value, line: int) -> None:
     """``target = value``"""
+    value = specialised(value, frame.given)
     match target:
         case s.Name(id=name):
             m.assign_name(frame, name, value, line)

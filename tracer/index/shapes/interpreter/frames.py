@@ -44,6 +44,8 @@ class Frame:
     number: int = field(default_factory=_numbers.__next__)
     given: Given = field(default_factory=dict)
     """What the branches around the current statement take for granted."""
+    implied: dict[str, Given] = field(default_factory=dict)
+    """By variable: what holds where it is true, or not None."""
     returns: list[tuple[Value, Given]] = field(default_factory=list)
     exits: list[tuple[Changes, Given | None]] = field(default_factory=list)
     line: int = 0

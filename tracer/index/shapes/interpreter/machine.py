@@ -162,6 +162,7 @@ class Machine(Types, Lists, Limits):
     def assign_name(self, frame: Frame, name: str, value: Value, line: int = 0) -> None:
         """``name = value``"""
         self.store.set((frame.number, name), value)
+        frame.implied.pop(name, None)
         if isinstance(value, Tensor) and line and not frame.lazy and not self.in_model:
             self._order += 1
             place = frame.place(line)

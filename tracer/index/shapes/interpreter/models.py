@@ -12,7 +12,8 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.shapes.interpreter import calls
 from sgltrace.index.shapes.interpreter.frames import Frame
 from sgltrace.index.shapes.symbolic.dims import symbol
-from sgltrace.index.shapes.symbolic.values import Const, Obj, Tensor, Unknown, Value, alternatives
+from sgltrace.index.shapes.symbolic.joins import join_all
+from sgltrace.index.shapes.symbolic.values import NONE, Const, Obj, Tensor, Unknown, Value, alternatives
 
 if TYPE_CHECKING:
     from sgltrace.index.shapes.interpreter.machine import Machine
@@ -22,7 +23,9 @@ def is_run(m: Machine, node: s.Call | None, args: list[Value], kwargs: dict[str,
     """Whether a call of something unknown is a run of the model: it hands on the tokens and the batch."""
     if node is None or not isinstance(node.func, s.Attr) or node.func.attr not in m.vocabulary.model.methods:
         return False
-    return _batch(m, args, kwargs) is not None and any(isinstance(arg, Tensor) for arg in args)
+    return _batch(m, args, kwargs) is not None and any(
+        isinstance(part, Tensor) for arg in args for part in alternatives(arg)
+    )
 
 
 def _batch(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Obj | None:
@@ -37,6 +40,11 @@ def run(m: Machine, frame: Frame, model: Value, args: list[Value], kwargs: dict[
     """What the model's forward pass gives."""
     batch = _batch(m, args, kwargs)
     tokens = next((arg for arg in args if isinstance(arg, Tensor)), None)
+    if tokens is None:  # where all may be of one shape or another, the tokens come first
+        either = next((arg for arg in args if any(isinstance(part, Tensor) for part in alternatives(arg))), NONE)
+        shaped = [part for part in alternatives(either) if isinstance(part, Tensor)]
+        if shaped:
+            return join_all(run(m, frame, model, [part, *args], kwargs, line) for part in shaped)
     if batch is None or tokens is None:
         return Unknown("a run of the model on tokens that are unknown")
     rows = tokens.shape[0] if tokens.shape else None

@@ -36,7 +36,11 @@ def binary(m: Machine, frame: Frame, op: str, left: Value, right: Value) -> Valu
         pairs = [(a, b) for a in alternatives(left) for b in alternatives(right) if NONE not in (a, b)]
         return join_all(binary(m, frame, op, a, b) for a, b in pairs) if pairs else Unknown("None in a sum")
     if isinstance(left, Int) and isinstance(right, Int):
-        return _integers(op, left.dim, right.dim)
+        result = _integers(op, left.dim, right.dim)
+        given = dict(left.given + right.given)
+        if given and isinstance(result, Int):
+            return Int(result.dim.substitute(given), tuple(given.items()))
+        return result
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         call = TorchCall(_ARITHMETIC.get(op, op), [left, right], {}, frame.place())
         if op == "@":

@@ -109,7 +109,9 @@ class Types(Seeds):
         if not isinstance(node, s.Func) or node.returns is None:
             return Unknown(f"what {function.name} gives")
         classes = self.world.annotated(node.returns, function.enclosing)
-        return self._typed(classes, node.returns, function.name, None)
+        value = self._typed(classes, node.returns, function.name, None)
+        # A property is named after what it is; any other function after what it does, which is no formula.
+        return value if function.is_property or not isinstance(value, Int) else Unknown(f"what {function.name} returns")
 
     def receiver_for(self, function: FunctionInfo) -> Value | None:
         """An object on which a method may be called, where the real one is unknown."""

@@ -21,7 +21,8 @@ class Op(NamedTuple):
         first, *rest = (str(arg) for arg in self.args)
         if self.name in ("//", "%", "**"):
             return f"{_bracket(first)}{self.name}{_bracket(rest[0])}"
-        return f"{self.name}({', '.join([first, *rest])})"
+        name = "some" if self.name == "perhaps" else self.name
+        return f"{name}({', '.join([first, *rest])})"
 
 
 Atom = Union[str, Op]  # noqa: UP007 (evaluated at run time)
@@ -136,6 +137,17 @@ class Dim:
                         names |= arg.symbols()
         return names
 
+    @property
+    def is_perhaps(self) -> bool:
+        """Whether it counts what a list may not have taken up."""
+        bases = (base for monomial in self.terms for base, _ in monomial if isinstance(base, Op))
+        return any(base.name == "perhaps" or any(arg.is_perhaps for arg in base.args) for base in bases)
+
+    def has_power_of(self, names: Iterable[str]) -> bool:
+        """Whether one of the symbols is multiplied by itself."""
+        wanted: set[Atom] = set(names)
+        return any(power > 1 and base in wanted for monomial in self.terms for base, power in monomial)
+
     def __repr__(self) -> str:
         return f"Dim({self})"
 
@@ -188,12 +200,19 @@ def some_of(dim: Dim) -> Dim:
     return atom(Op("some", (dim,)))
 
 
+def perhaps(dim: Dim) -> Dim:
+    """How many of so many elements a list has taken up: all or none, by a test whose outcome is not known."""
+    if dim == ZERO or (len(dim.terms) == 1 and _is_some(next(iter(dim.terms)))):
+        return dim
+    return atom(Op("perhaps", (dim,)))
+
+
 def times(count: Dim, turns: Dim) -> Dim:
     """``count`` in each of so many turns; some in each is some of all."""
     if len(count.terms) == 1 and _is_some(next(iter(count.terms))):
         base = next(iter(count.terms))[0][0]
         assert isinstance(base, Op)
-        return some_of(base.args[0] * turns)
+        return (some_of if base.name == "some" else perhaps)(base.args[0] * turns)
     return count * turns
 
 
@@ -202,7 +221,7 @@ def _may_vanish(monomial: Monomial) -> bool:
 
 
 def _is_some(monomial: Monomial) -> bool:
-    return len(monomial) == 1 and isinstance(monomial[0][0], Op) and monomial[0][0].name == "some"
+    return len(monomial) == 1 and isinstance(monomial[0][0], Op) and monomial[0][0].name in ("some", "perhaps")
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -245,6 +264,8 @@ def _replace(base: Atom, values: Mapping[str, Dim]) -> Dim:
             return args[0] ** args[1]
         case "some":
             return some_of(args[0])
+        case "perhaps":
+            return perhaps(args[0])
     return atom(Op(base.name, args))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgltrace.index.shapes.symbolic.dims import ZERO, Dim, some_of
+from sgltrace.index.shapes.symbolic.dims import ONE, ZERO, Dim, perhaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,10 +74,28 @@ def substitute(value: Value, given: Given) -> Value:
     return value
 
 
+def specialised(value: Value, given: Given) -> Value:
+    """A value as it is where symbols are known to be 1: ``bs*topk**2`` is ``bs`` where ``topk == 1``.
+
+    Formulas in which a symbol stands once stay as they are: they hold wherever else it has another value, too.
+    """
+    ones = {name: dim for name, dim in given.items() if dim == ONE}
+    if not ones:
+        return value
+    if isinstance(value, Either):
+        return join_all(specialised(part, given) for part in value.values)
+    if isinstance(value, Tuple):
+        return Tuple(tuple(specialised(item, given) for item in value.items), value.names)
+    dims = (value.dim,) if isinstance(value, Int) else value.shape if isinstance(value, Tensor) else None
+    if dims and any(dim is not None and dim.has_power_of(ones) for dim in dims):
+        return substitute(value, ones)
+    return value
+
+
 def _merge(left: Value, right: Value, given: Given | None) -> Value | None:
     """One value for both, or None where they stay apart."""
     if left == right:
-        return left
+        return Int(left.dim) if isinstance(left, Int) and left.given else left
     if isinstance(left, Unknown):
         return right
     if isinstance(right, Unknown):
@@ -104,7 +122,7 @@ def _merge_runs(short: Run, long: Run) -> Run | None:
     kept = len(short.segments)
     if long.segments[:kept] != short.segments:
         return None
-    return Run(short.segments + tuple((item, some_of(count)) for item, count in long.segments[kept:]))
+    return Run(short.segments + tuple((item, perhaps(count)) for item, count in long.segments[kept:]))
 
 
 def _merge_tensors(left: Tensor, right: Tensor, given: Given | None) -> Tensor | None:
@@ -121,6 +139,9 @@ def _merge_tensors(left: Tensor, right: Tensor, given: Given | None) -> Tensor |
             return left
         if given and substitute(left, given) == substitute(replace(right, dtype=left.dtype, place=left.place), given):
             return right
+        # A list that may be empty is made into a tensor where it is not; where it is, the other way counts.
+        if _is_perhaps(left.shape) is not _is_perhaps(right.shape):
+            return right if _is_perhaps(left.shape) else left
         if _is_idle_of(left.shape, right.shape):
             return right
         if _is_idle_of(right.shape, left.shape):
@@ -130,6 +151,10 @@ def _merge_tensors(left: Tensor, right: Tensor, given: Given | None) -> Tensor |
 
 def _fits(partial: tuple[Dim | None, ...], whole: tuple[Dim | None, ...]) -> bool:
     return all((a is None and b != ZERO) or a == b for a, b in zip(partial, whole, strict=True))
+
+
+def _is_perhaps(shape: tuple[Dim | None, ...]) -> bool:
+    return any(dim is not None and dim.is_perhaps for dim in shape)
 
 
 def _is_idle_of(idle: tuple[Dim | None, ...], shape: tuple[Dim | None, ...]) -> bool:

@@ -35,9 +35,10 @@ class Const:
 
 @dataclass(frozen=True)
 class Int:
-    """An integer, by its formula."""
+    """An integer, by its formula. ``given`` is what holds where it is this one of several (``topk == 1``)."""
 
     dim: Dim
+    given: tuple[tuple[str, Dim], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
