@@ -33,8 +33,8 @@ BREAKS_ON = {
     "toy_field_with_two_meanings": ("v2",),
 }
 NEEDS_NO_MORE = {
-    "toy_counts_default_to_one": (["v2", "no-counts"],),
-    "toy_second_graph_runner": (["v1", "graphs"], ["v2", "graphs"]),
+    "toy_counts_default_to_one": (["v2", "counts", "stride"],),
+    "toy_second_graph_runner": (["v1", "no-graphs"], ["v2", "no-graphs"]),
 }
 
 
@@ -74,7 +74,9 @@ def test_steps_taken_off_leave_what_is_decoded(path: str, plain: list[list[int]]
     assert decode(TOYSGL, OFF_STEP, path) == plain
 
 
-@pytest.mark.parametrize("arguments", [["v2", "no-counts"], ["v1", "graphs"], ["v2", "graphs"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["v2", "counts", "stride"], ["v1", "no-graphs"], ["v2", "no-graphs"]], ids=" ".join
+)
 def test_what_an_off_step_needs_is_missed(arguments: list[str], plain: list[list[int]]):
     assert decode(TOYSGL, OFF_STEP, *arguments) != plain
 

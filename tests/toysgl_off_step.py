@@ -1,11 +1,11 @@
 """Decode with the toy engine, and take some steps off: the scheduler sends the batch to the target's worker.
 
-    python toysgl_off_step.py v1|v2|none [on] [no-counts] [graphs]
+    python toysgl_off_step.py v1|v2|none [on] [LEFT_OUT ...]
 
-What the engine as it stands lacks for such a step is supplied here; with ``no-counts`` all but the accept lengths of
-the result, with ``graphs`` all but a way round the graphs that were captured for verify; with ``on`` no step is off.
-Prints the tokens of each request. An edit that adds a coupling must break the run or change its tokens; one that takes
-a coupling away must not need what is left out. A run that leaks a KV slot fails.
+What the engine as it stands lacks for such a step is supplied here, but for what is LEFT_OUT (the words that
+``supplied`` is called with); with ``on`` no step is off. Prints the tokens of each request. An edit that adds a
+coupling must break the run or change its tokens; one that takes a coupling away must not need what is left out. A run
+that leaks a KV slot fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.mem_cache.common import alloc_for_decode
-from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardMode
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
 from sglang.srt.speculative.eagle_info import EagleDraftInput
 
@@ -41,11 +40,16 @@ class Pipe:
         self.sent.append(output)
 
 
+def supplied(what: str) -> bool:
+    """Whether an off step gets this from here."""
+    return what not in LEFT_OUT
+
+
 def without_graphs(scheduler: Scheduler, batch: Any) -> GenerationBatchResult:
-    """A forward pass of the target, eagerly unless the graphs are to be kept."""
+    """A forward pass of the target, eagerly."""
     runner = scheduler.tp_worker.model_runner
     kept = runner.graph_runner
-    if "graphs" not in LEFT_OUT:
+    if supplied("no-graphs"):
         runner.graph_runner = None
     try:
         return scheduler.tp_worker.forward_batch_generation(batch)
@@ -60,26 +64,35 @@ def run_off_v2(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchRes
     rows = scheduler.future_map.alloc_future_indices(len(seq_lens))
     scheduler.future_map.resolve_future(launched)
     state = launched.spec_info
-    launched.spec_info = None
-    launched.forward_mode = ForwardMode.DECODE
-    launched.capture_hidden_mode = CaptureHiddenMode.NULL
-    launched.input_ids = state.bonus_tokens.to(torch.int64)
-    launched.seq_lens = seq_lens + 1
-    launched.seq_lens_cpu = batch.seq_lens_cpu + 1
-    launched.seq_lens_sum = batch.seq_lens_sum + len(seq_lens)
-    slots = batch.req_to_token_pool.req_to_token[batch.req_pool_indices, seq_lens]
-    launched.out_cache_loc = slots.to(torch.int64)
+    if supplied("no-draft-state"):
+        launched.spec_info = None
+    if supplied("input-ids"):
+        launched.input_ids = state.bonus_tokens.to(torch.int64)
+    if supplied("lengths"):
+        launched.seq_lens = seq_lens + 1
+    if supplied("lengths-cpu"):
+        launched.seq_lens_cpu = batch.seq_lens_cpu + 1
+    if supplied("lengths-sum"):
+        launched.seq_lens_sum = batch.seq_lens_sum + len(seq_lens)
+    if supplied("slots"):
+        slots = batch.req_to_token_pool.req_to_token[batch.req_pool_indices, seq_lens]
+        launched.out_cache_loc = slots.to(torch.int64)
     result = without_graphs(scheduler, launched)
     # The draft's candidates are stale: fewer are accepted, and verify keeps the tokens right.
-    result.next_draft_input = EagleDraftInput(
-        topk_p=state.topk_p,
-        topk_index=state.topk_index,
-        hidden_states=state.hidden_states,
-        bonus_tokens=result.next_token_ids,
-        new_seq_lens=seq_lens + 1,
-    )
-    if "no-counts" not in LEFT_OUT:
+    next_state = EagleDraftInput()
+    if supplied("candidates"):
+        next_state.topk_p, next_state.topk_index = state.topk_p, state.topk_index
+    if supplied("hidden-states"):
+        next_state.hidden_states = state.hidden_states
+    if supplied("newest-token"):
+        next_state.bonus_tokens = result.next_token_ids
+    else:
+        next_state.bonus_tokens = state.bonus_tokens
+    next_state.new_seq_lens = seq_lens + 1 if supplied("next-lengths") else seq_lens
+    result.next_draft_input = next_state if supplied("next-state") else None
+    if supplied("counts"):
         result.accept_lens = torch.ones(len(seq_lens), dtype=torch.int32)
+    if supplied("stride"):
         result.speculative_num_draft_tokens = 1
     result.copy_done = scheduler.device_module.Event()
     scheduler.future_map.store_to_map(rows, result)
@@ -93,26 +106,37 @@ def run_off_v2(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchRes
 
 def run_off_v1(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchResult:
     state = batch.spec_info
-    batch.spec_info = None
-    batch.input_ids = state.bonus_tokens.to(torch.int64)
-    batch.out_cache_loc = alloc_for_decode(batch, token_per_req=1)
+    if supplied("no-draft-state"):
+        batch.spec_info = None
+    if supplied("input-ids"):
+        batch.input_ids = state.bonus_tokens.to(torch.int64)
+    if supplied("slots"):
+        batch.out_cache_loc = alloc_for_decode(batch, token_per_req=1)
     for req in batch.reqs:
         req.decode_batch_idx += 1
-        req.kv_committed_len += 1
-        req.kv_allocated_len += 1
-    batch.seq_lens.add_(1)
-    batch.seq_lens_cpu.add_(1)
-    batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-    result = without_graphs(scheduler, batch.get_model_worker_batch())
+        req.kv_committed_len += supplied("committed")
+        req.kv_allocated_len += supplied("allocated")
+    if supplied("lengths"):
+        batch.seq_lens.add_(1)
+    if supplied("lengths-cpu"):
+        batch.seq_lens_cpu.add_(1)
+    if supplied("lengths-sum"):
+        batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
+    launched = batch.get_model_worker_batch() if supplied("worker-batch") else batch
+    result = without_graphs(scheduler, launched)
     for req, token in zip(batch.reqs, result.next_token_ids.tolist(), strict=True):
-        req.output_ids.append(token)
-        req.check_finished()
+        if supplied("output-ids"):
+            req.output_ids.append(token)
+        if supplied("finish-check"):
+            req.check_finished()
     kept = torch.tensor([i for i, req in enumerate(batch.reqs) if not req.finished()], dtype=torch.int64)
+    if not supplied("filtered-state"):
+        kept = torch.arange(len(batch.reqs))
     batch.spec_info = EagleDraftInput(
-        topk_p=state.topk_p[kept],
-        topk_index=state.topk_index[kept],
-        hidden_states=state.hidden_states[kept],
-        bonus_tokens=result.next_token_ids[kept],
+        topk_p=state.topk_p[kept] if supplied("candidates") else None,
+        topk_index=state.topk_index[kept] if supplied("candidates") else None,
+        hidden_states=state.hidden_states[kept] if supplied("hidden-states") else None,
+        bonus_tokens=(result.next_token_ids if supplied("newest-token") else state.bonus_tokens)[kept],
     )
     batch.output_ids = result.next_token_ids
     return result
@@ -136,9 +160,9 @@ def main() -> None:
     pipe = Pipe()
     scheduler = Scheduler(args, 0, pipe, pipe, [])
     rng = random.Random(3)
-    for i in range(6):
+    for i in range(9):  # short ones, so that some end in an off step
         prompt = [rng.randrange(1, 64) for _ in range(rng.randint(4, 12))]
-        scheduler.waiting_queue.append(Req(f"req-{i}", prompt, rng.randint(6, 14), 2 * i))
+        scheduler.waiting_queue.append(Req(f"req-{i}", prompt, rng.randint(4, 10), i))
     results: deque[tuple[ScheduleBatch, GenerationBatchResult]] = deque()
     off_steps = [0]
     while True:
