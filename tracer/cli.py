@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
         if not arguments:
             _app()(["--help"], prog_name="sgltrace", standalone_mode=False)
             return EXIT_USAGE
-        code = _app()(_with_whole_value(arguments), prog_name="sgltrace", standalone_mode=False)
+        code = _app()(_as_typer_reads(arguments), prog_name="sgltrace", standalone_mode=False)
         sys.stdout.flush()
         return int(code or EXIT_DONE)
     except SystemExit as leaving:
@@ -82,12 +82,12 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import compare, export, index, merge, points, query, report, runs, schema, state, verify
+    from sgltrace.commands import compare, explain, export, index, merge, points, query, report, runs, schema, state, verify
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, compare, verify, merge, schema):
+    for module in (index, report, export, query, state, points, explain, compare, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app
@@ -101,8 +101,11 @@ def _program(
     """Shows, with evidence, where SGLang's speculative decoding is coupled to the rest of the engine."""
 
 
-def _with_whole_value(arguments: list[str]) -> list[str]:
-    """``index ... --whole`` may stand without a value, which Typer's options cannot."""
+def _as_typer_reads(arguments: list[str]) -> list[str]:
+    """What Typer cannot say by itself: ``explain SRC -- COMMAND``, and ``index ... --whole`` without a value."""
+    if arguments[:1] == ["explain"] and "--" in arguments:
+        at = arguments.index("--")
+        return [*arguments[:at], "--", *arguments[at:]]  # Click takes one, the other tells SRC from the command
     if arguments[:1] != ["index"]:
         return arguments
     done = []

@@ -1,0 +1,1 @@
+"""Which worker, path and modes a launch command gets, and why: a release's own argument handling, evaluated."""
