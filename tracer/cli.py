@@ -82,7 +82,20 @@ def _print_version(wanted: bool) -> None:
 
 
 def _app() -> typer.Typer:
-    from sgltrace.commands import compare, explain, export, index, merge, points, query, report, runs, schema, state, verify
+    from sgltrace.commands import (
+        compare,
+        explain,
+        export,
+        index,
+        merge,
+        points,
+        query,
+        report,
+        runs,
+        schema,
+        state,
+        verify,
+    )
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
