@@ -187,12 +187,12 @@ def test_a_refusal_is_hard_where_an_off_step_meets_it(tmp_path: Path):
         (
             "        logits = self.model_runner.forward(batch)\n",
             """        if self.server_args.speculative_algorithm and batch.forward_mode.is_decode() and not is_verify:
-            raise RuntimeError("a decode without drafts")
+            raise NotImplementedError("a decode without drafts")
         logits = self.model_runner.forward(batch)
 """,
         ),
     )
-    about = About(words=("without drafts",), either=("TpModelWorker.forward_batch_generation",))
+    about = About(some=("without drafts", "NotImplementedError"), either=("TpModelWorker.forward_batch_generation",))
     passes(found("refusal", about, "v2", "AB", spared="C"), NOTHING, index_of(copy))
 
 

@@ -22,14 +22,16 @@ DESIGNS = "ABC"
 class About:
     """Which points are meant: those that fit everything given.
 
-    ``field`` is the last part of one of the point's fields, ``words`` stand anywhere in it as whole words. Each of
-    ``ends`` names a producer or consumer, and one of ``either`` does: ``Class.method``, or ``.method`` of any class.
+    ``field`` is the last part of one of the point's fields. ``words`` stand anywhere in it as whole words, and one of
+    ``some`` does. Each of ``ends`` names a producer or consumer, and one of ``either`` does: ``Class.method``, or
+    ``.method`` of any class.
     """
 
     field: str = ""
     words: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     either: tuple[str, ...] = ()
+    some: tuple[str, ...] = ()
 
     def fits(self, point: Point) -> bool:
         """Whether a point is one of them."""
@@ -38,6 +40,7 @@ class About:
         return (
             (not self.field or any(f.split(".")[-1] == self.field for f in point["fields"]))
             and all(re.search(rf"\b{re.escape(word)}\b", text) for word in self.words)
+            and (not self.some or any(re.search(rf"\b{re.escape(word)}\b", text) for word in self.some))
             and all(any(_is(site, end) for site in sites) for end in self.ends)
             and (not self.either or any(_is(site, end) for site in sites for end in self.either))
         )
@@ -116,7 +119,7 @@ def found(what: str, about: About, path: str, designs: str, bar: str = "hard", s
 
     def check(base: Index, variant: Index) -> list[Result]:
         fitting = [p for p in points(variant) if about.fits(p)]
-        by_words = [p for p in points(variant) if About(about.field, about.words).fits(p)]
+        by_words = [p for p in points(variant) if About(about.field, about.words, some=about.some).fits(p)]
         missing = [d for d in designs if not any(at_least(p, path, d, bar) for p in fitting)]
         state = "too weak" if fitting else "elsewhere" if by_words else "not found"
         told = f"{state} for {''.join(missing)}" if missing else "found"

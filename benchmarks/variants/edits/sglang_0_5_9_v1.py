@@ -99,13 +99,17 @@ def positions_of_the_draft_for_the_draft_alone(copy: Copy) -> None:
     )
 
 
+# What the target's worker reads of its batch and the scheduler's has not, is read there or in what it calls first.
+GIVEN_BATCH = About(
+    ends=("Scheduler.run_batch",), either=("TpModelWorker.forward_batch_generation", "ForwardBatch.init_new")
+)
+
+
 @edit(
     RELEASE,
     "removed",
     every(
-        fewer(
-            "class of batch", About(ends=("Scheduler.run_batch", "TpModelWorker.forward_batch_generation")), "v1", "A"
-        ),
+        fewer("class of batch", GIVEN_BATCH, "v1", "A"),
         path_stays("v2"),
     ),
 )

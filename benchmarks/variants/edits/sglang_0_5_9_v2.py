@@ -288,7 +288,7 @@ def width_at_start_in_a_view(copy: Copy) -> None:
     )
 
 
-REFUSED = About(words=("without drafts",), either=("TpModelWorker.forward_batch_generation",))
+REFUSED = About(some=("without drafts", "NotImplementedError"), either=("TpModelWorker.forward_batch_generation",))
 
 
 @edit(

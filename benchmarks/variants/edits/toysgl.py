@@ -222,7 +222,7 @@ def toy_width_at_start_in_a_view(copy: Copy) -> None:
     )
 
 
-REFUSED = About(words=("without drafts",), either=("TpModelWorker.forward_batch_generation",))
+REFUSED = About(some=("without drafts", "NotImplementedError"), either=("TpModelWorker.forward_batch_generation",))
 
 
 @edit(
@@ -238,7 +238,7 @@ def toy_refusal_in_the_target_worker(copy: Copy) -> None:
             "        out = self.model_runner.forward(",
             """        speculates = self.server_args.speculative_algorithm is not None
         if speculates and forward_batch.forward_mode.is_decode() and not is_verify:
-            raise RuntimeError("a decode without drafts")
+            raise NotImplementedError("a decode without drafts")
         out = self.model_runner.forward(""",
         ),
     )
