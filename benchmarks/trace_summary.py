@@ -22,7 +22,7 @@ from zlib import crc32
 from sgltrace.runtime.probe import wire
 
 SOURCE = Path(__file__).parent.parent / "fixtures" / "traces" / "eagle3_v2"
-SEGMENT = 64 << 20
+SEGMENT = 1 << 20  # as large as the recorder makes them
 RECORDS = 10_000_000
 
 
