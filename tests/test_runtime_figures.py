@@ -6,10 +6,11 @@ import json
 import statistics
 
 import pytest
+from runtime_support import trace_server
 from trace_edit import TRACES, Editor
 
 from sgltrace.cli import run as sgltrace
-from sgltrace.runtime import aggregates, read_trace, steps
+from sgltrace.runtime import Options, aggregates, read_trace, steps
 from sgltrace.runtime.aggregate import Aggregator
 from sgltrace.runtime.distribution import Histogram, Rate
 from sgltrace.runtime.probe import wire
@@ -69,7 +70,7 @@ def test_periods_run_from_start_to_start_and_hold_the_host_part():
 def test_compilation_is_told_apart_and_not_among_the_times():
     rows = [row for row in aggregates(read_trace(TRACES / "base")) if row.mode == "DECODE" and row.batch == 8]
     assert rows[0].one_off == 1 and rows[0].one_off_ms > 8000 and rows[0].period_ms["p99"] < 3
-    assert "compilation" in excluded(rows)
+    assert "compiled" in excluded(rows)
     # The step before a batch of a new size compiles for that one; it is no step of its own size's usual time.
     (row,) = [row for row in aggregates(read_trace(TRACES / "eagle3_v1")) if row.batch == 8 and row.mode == "DECODE"]
     assert row.one_off == 2 and row.period_ms["p99"] < 10
@@ -149,3 +150,19 @@ def test_what_an_edited_trace_says_cannot_steer_the_terminal(tmp_path, capsys):
         if record.kind == wire.DEFINE_TEXT and record.payload == b"DECODE":
             record.payload = b"DE\x1b[2J"
     assert "\x1b" not in shown(capsys, str(editor.save()))
+
+
+def test_figures_stay_true_where_old_segments_went(tmp_path, monkeypatch):
+    main = "from sglang.srt.managers.scheduler import Scheduler\nScheduler().loop(6000, lambda n: None)\n"
+    options = Options(every=1, max_bytes=1 << 20)
+    session = trace_server(tmp_path, monkeypatch, files={"server.py": main}, options=options)
+    assert session.exit_code == 0
+    trace = read_trace(tmp_path / "trace")
+    (process,) = trace.recording()
+    assert process.head is not None and process.head.dropped_segments > 0
+    rows = aggregates(trace)
+    assert sum(row.steps for row in rows) == 6000 > len([s for s in steps(trace, process) if s.ran])
+    assert all(row.counted and row.period_ms["p50"] for row in rows) and "what was counted" in excluded(rows)
+    (tmp_path / "trace" / f"{process.name}.hist").write_bytes(b"SGLTHIST" + b"\xff" * 500)
+    rows = aggregates(read_trace(tmp_path / "trace"))
+    assert sum(row.steps for row in rows) < 6000 and not any(row.counted for row in rows)

@@ -1,6 +1,6 @@
 -- Period, tokens a second and acceptance by run, rank, mode and batch size, as `sgltrace show` has them.
--- A period counts where a step of the same mode followed, in no window; one-off steps (more than three times the
--- median period of their batch size) are left out.
+-- A period counts where a step of the same mode followed, in no window; one-off steps (something was compiled in them,
+-- or they took more than three times the median period of their batch size) are left out.
 WITH periods AS (
     SELECT *, lead(mode) OVER of_rank AS next_mode, lead(step) OVER of_rank AS next_step
     FROM read_parquet('steps/*/*/*.parquet', hive_partitioning = true)
@@ -8,7 +8,7 @@ WITH periods AS (
 ), counted AS (
     SELECT *, median(period_ns) OVER (PARTITION BY run, rank, mode, speculation, batch) AS usual_ns
     FROM periods
-    WHERE next_mode = mode AND next_step = step + 1 AND period_ns > 0 AND coalesce("window", '') = ''
+    WHERE next_mode = mode AND next_step = step + 1 AND period_ns > 0 AND coalesce("window", '') = '' AND coalesce(compiled, 0) = 0
 )
 SELECT run, rank, mode, speculation, batch,
        count(*) AS timed,

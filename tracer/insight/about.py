@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sgltrace import runtime
 
 NOT_RECORDED = "not recorded"
@@ -48,5 +50,6 @@ def _load_format(trace: runtime.Trace) -> str | None:
 
 
 def _gpu(trace: runtime.Trace) -> str | None:
-    names = {str(name) for p in trace.recording() if (name := p.info.identity.get("gpu_name"))}
-    return ", ".join(sorted(names)) or None
+    """The GPUs of the machine, each name once with how many there are."""
+    counts = Counter(trace.run.gpus if trace.run is not None else ())
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in sorted(counts.items())) or None

@@ -32,6 +32,8 @@ STEPS: tuple[Column, ...] = (
     ("start_ns", "int64", lambda s: s.start_ns),
     ("period_ns", "int64", lambda s: s.period_ns),
     ("host_ns", "int64", lambda s: s.host_ns),
+    ("wait_ns", "int64", lambda s: s.wait_ns),
+    ("compiled", "int64", lambda s: s.compiled),
     ("accept_lens", "list", lambda s: s.accept_lens),
     ("allocated", "list", lambda s: s.allocated),
     ("committed", "list", lambda s: s.committed),
@@ -53,6 +55,7 @@ FIGURES: tuple[Column, ...] = (
     ("period_mean_ms", "double", lambda a: a.period_ms["mean"]),
     ("host_p50_ms", "double", lambda a: a.host_ms["p50"]),
     ("host_share", "double", lambda a: a.host_share),
+    ("waiting", "double", lambda a: a.waiting),
     ("tokens_per_s", "double", lambda a: a.tokens_per_s),
     ("tokens_per_s_error", "double", lambda a: a.tokens_per_s_error),
     ("accept_length", "double", lambda a: a.accept_length),
@@ -103,7 +106,7 @@ def write_dataset(folders: Sequence[Path], names: Sequence[str], out: Path) -> d
         observer = runtime.Observer(trace)
         for process in trace.recording():
             rank = f"rank={quote(process.rank, safe='-_.')}"
-            taken = runtime.Aggregator(process.rank)
+            taken = runtime.aggregator(process)
             found = _taken(runtime.steps(trace, process), observer, taken)
             counts["steps"] += _write(out / "steps" / part / rank, STEPS, found)
             counts["figures"] += _write(out / "figures" / part / rank, FIGURES, _rows(taken))
@@ -143,7 +146,7 @@ def _write(folder: Path, columns: Sequence[Column], rows: Iterable[Any]) -> int:
         while group or not number:
             with parquet.ParquetWriter(folder / f"part-{number:05}.parquet", schema) as writer:
                 for _ in range(GROUPS):
-                    data = {name: [read(row) for row in group] for name, _, read in columns}
+                    data = {name: [_fitting(read(row), kind) for row in group] for name, kind, read in columns}
                     writer.write_table(pyarrow.table(data, schema=schema))
                     count += len(group)
                     group = list(islice(source, ROWS))
@@ -153,6 +156,18 @@ def _write(folder: Path, columns: Sequence[Column], rows: Iterable[Any]) -> int:
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}; name another folder with -o") from error
     return count
+
+
+_BITS = {"int32": 31, "int64": 63, "list": 63}
+
+
+def _fitting(value: Any, kind: str) -> Any:
+    """The value; None for a number that only a damaged trace holds."""
+    bits = _BITS.get(kind)
+    if bits is None or value is None:
+        return value
+    numbers = value if isinstance(value, list) else [value]
+    return value if all(-(1 << bits) <= number < 1 << bits for number in numbers) else None
 
 
 def _type(pyarrow: Any, kind: str) -> Any:

@@ -92,7 +92,7 @@ class _Pass:
         self.lengths = Lengths()
         self.around: dict[int, set[int]] = defaultdict(set)
         numbers = {process.rank: number for number, process in enumerate(trace.recording())}
-        self.aggregators = [runtime.Aggregator(rank) for rank in numbers]
+        self.aggregators = [runtime.aggregator(process) for process in trace.recording()]
         self.windows = 0
         self._before: dict[str, runtime.Step] = {}
         self._steps: list[list[Step]] = [[] for _ in numbers]

@@ -9,7 +9,7 @@ is joined with an index, ``export_perfetto`` makes a timeline. ``register`` adds
 
 from __future__ import annotations
 
-from .aggregate import Aggregate, Aggregator, aggregate, aggregates
+from .aggregate import Aggregate, Aggregator, aggregate, aggregates, aggregator
 from .commands import register
 from .doctor import Diagnosis, diagnose
 from .observations import (
@@ -65,6 +65,7 @@ __all__ = [
     "Value",
     "aggregate",
     "aggregates",
+    "aggregator",
     "by_step",
     "calls",
     "crash",

@@ -7,11 +7,14 @@ after them, whose period may hold a wait for requests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from .counted import counted, with_counted
 from .distribution import Histogram, Rate
+from .histogram import Kind
 from .steps import DECODE, OFF, PLAIN, Step, steps
 from .switches import Stays, Switches
 from .trace import ProcessTrace, Trace
@@ -39,7 +42,7 @@ class Aggregate(msgspec.Struct, kw_only=True):
     timed: int
     """Steps whose period counts."""
     one_off: int
-    """Early steps of a kind that took more than three times the typical period, as compilation does."""
+    """Steps in which something was compiled, or early ones of a kind that took three times the typical period."""
     one_off_ms: float
     windowed: int
     """Steps that ``--calls`` or ``--timeline`` slowed down."""
@@ -51,6 +54,10 @@ class Aggregate(msgspec.Struct, kw_only=True):
     """Time inside ``run_batch``."""
     host_share: float | None
     """Part of the period that is inside ``run_batch``."""
+    waiting: float | None
+    """Part of the period in which the host waited for the device in an event; it is idle then."""
+    gpu_ms: float | None
+    """Time of the step's work on the device, where ``--gpu-time`` measured it; the median."""
     tokens_per_s: float | None
     tokens_per_s_error: float | None
     """Standard error, relative."""
@@ -69,6 +76,8 @@ class Aggregate(msgspec.Struct, kw_only=True):
     """Mean size of the graph, of replayed steps."""
     context: float | None
     """Mean tokens of a request that were in the KV cache."""
+    counted: bool = False
+    """Whether steps are missing in the trace, so that times and acceptance are what the process counted of all."""
 
 
 class _Kind:
@@ -80,6 +89,8 @@ class _Kind:
         self.rate = Rate()
         self.lengths: dict[int, int] = {}
         self.slots, self.replayed, self.padded, self.context = [0, 0], [0, 0], [0, 0], [0, 0]
+        self.waits = [0, 0]
+        self.gpu = Histogram()
         self.early: dict[int | None, list[_Timed]] = {}
 
     def note(self, step: Step) -> None:
@@ -123,7 +134,9 @@ class _Kind:
         self.rate.merge(other.rate)
         for length, times in other.lengths.items():
             self.lengths[length] = self.lengths.get(length, 0) + times
-        for name in ("slots", "replayed", "padded", "context"):
+        self.gpu.merge(other.gpu)
+        self.one_off.merge(other.one_off)
+        for name in ("slots", "replayed", "padded", "context", "waits"):
             mine, others = getattr(self, name), getattr(other, name)
             mine[0] += others[0]
             mine[1] += others[1]
@@ -133,6 +146,9 @@ class _Kind:
     def count(self, timed: _Timed) -> None:
         """Count a period that is no one-off."""
         self.periods.add(timed.period)
+        if timed.waited is not None:
+            self.waits[0] += min(timed.waited, timed.period)
+            self.waits[1] += timed.period
         if timed.host is not None:
             self.hosts.add(timed.host)
             self.counted_host += min(timed.host, timed.period)
@@ -165,13 +181,16 @@ class _Timed(NamedTuple):
     period: int
     host: int | None
     tokens: int | None
+    waited: int | None = None
 
 
 class Aggregator:
     """Takes the steps of one rank in, in order."""
 
-    def __init__(self, rank: str) -> None:
+    def __init__(self, rank: str, counts: Sequence[Kind] = (), speculates: bool = True) -> None:
         self.rank = rank
+        self._counts = counts
+        self._speculates = speculates
         self.stays = Stays()
         self.switches = Switches()
         self._kinds: dict[tuple[str, str, int | None], _Kind] = {}
@@ -201,7 +220,7 @@ class Aggregator:
             usual = by_mode.get(key[0])
             kind.settle(typical[key] if typical[key] is not None or not usual else sorted(usual)[len(usual) // 2])
             rows.append(self._row(key, kind))
-        return rows
+        return with_counted(rows, self._counts, self._speculates) if self._counts else rows
 
     def _take(self, step: Step, following: Step | None) -> None:
         if step.batch_size is not None and DECODE in step.mode:
@@ -215,12 +234,19 @@ class Aggregator:
         kind.note(step)
         period = step.period_ns
         steady = following is not None and following.number == step.number + 1 and following.mode == step.mode
+        for span in step.gpu:
+            if span.padded is None:
+                kind.gpu.add(span.elapsed_ns)
         if step.window:
             kind.windowed += 1
+        elif step.compiled and period:
+            kind.one_off.add(period)
         elif not steady or period is None or period <= 0:
             kind.last_of_mode += 1
         else:
-            kind.time(following.batch_size if following else None, _Timed(period, step.host_ns, kept(step)))
+            kind.time(
+                following.batch_size if following else None, _Timed(period, step.host_ns, kept(step), step.wait_ns)
+            )
             self.switches.add(step, period)
 
     def _told(self) -> dict[tuple[str, str, int | None], _Kind]:
@@ -250,6 +276,8 @@ class Aggregator:
             period_ms=_quantiles(kind.periods),
             host_ms=_quantiles(kind.hosts),
             host_share=kind.counted_host / kind.periods.total if kind.hosts.count and kind.periods.total else None,
+            waiting=_mean(kind.waits),
+            gpu_ms=None if not kind.gpu.count else (kind.gpu.quantile(0.5) or 0) / 1e6,
             tokens_per_s=kind.rate.per_second,
             tokens_per_s_error=kind.rate.relative_error,
             accept_length=tokens / counted if counted else None,
@@ -281,10 +309,16 @@ def kept(step: Step) -> int | None:
 
 def aggregate(trace: Trace, process: ProcessTrace) -> Aggregator:
     """One rank's steps, taken in."""
-    taken = Aggregator(process.rank)
+    taken = aggregator(process)
     for step in steps(trace, process, detail=False):
         taken.add(step)
     return taken
+
+
+def aggregator(process: ProcessTrace) -> Aggregator:
+    """One that takes all steps of a rank, and knows what the process counted of those that are not in the trace."""
+    algorithm = process.info.config.get("speculative_algorithm")
+    return Aggregator(process.rank, counted(process), isinstance(algorithm, str) and algorithm.upper() != "NONE")
 
 
 def aggregates(trace: Trace) -> list[Aggregate]:

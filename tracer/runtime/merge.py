@@ -87,7 +87,7 @@ def _same_run(traces: Sequence[Trace]) -> list[str]:
                 f"{other.folder} was recorded with other sites than {first.folder}; they are of other releases, or "
                 "of other options of `sgltrace run`, and not of one run"
             )
-    names = {getattr(trace.run, "run_id", None) for trace in traces}
+    names = {trace.run.run_id if trace.run is not None else "" for trace in traces}
     told = sorted(name for name in names if name)
     if len(told) > 1:
         raise UsageError(f"these are traces of different runs: --run-id {', '.join(told)}")
@@ -104,10 +104,16 @@ def _copy(trace: Trace, out: Path, number: int) -> Node:
         name = match[1]
         if name not in names:
             taken = any(out.glob(f"{name}.*"))
-            names[name] = f"{'-'.join(name.split('-')[:2])}-{9000 + number}" if taken else name
+            names[name] = _other_name(name, number) if taken else name
         shutil.copyfile(trace.folder / entry, out / f"{names[name]}{entry[len(name) :]}", follow_symlinks=False)
-    host = getattr(trace.run, "host", None) or ""
-    return Node(folder=str(trace.folder), host=str(host), processes=sorted(names.values()))
+    host = trace.run.host if trace.run is not None else ""
+    return Node(folder=str(trace.folder), host=host, processes=sorted(names.values()))
+
+
+def _other_name(name: str, number: int) -> str:
+    """A name for a process where another node has its own; programs that followed by ``exec`` stay in order."""
+    pid, start, *count = name.split("-")
+    return f"{pid}-{start}-{9000 + 100 * number + (int(count[0]) if count else 0)}"
 
 
 def _run(traces: Sequence[Trace]) -> RunInfo:
@@ -121,6 +127,7 @@ def _run(traces: Sequence[Trace]) -> RunInfo:
         infos[0],
         exit_code=None if None in codes else next((code for code in codes if code), 0),
         ended_ns=max(ends, default=None),
+        gpus=[gpu for info in infos for gpu in info.gpus],
         processes=[process for info in infos for process in info.processes],
         problems=[f"node {n}: {text}" for n, info in enumerate(infos) for text in info.problems],
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .aggregate import Aggregate, Aggregator
+from .aggregate import Aggregate, Aggregator, aggregator
 from .ended import crashed, how_it_ended
 from .perfetto import flat
 from .selection import Selection
@@ -170,7 +170,8 @@ def figures(trace: Trace, selection: Selection = EVERYTHING) -> list[Aggregate]:
     """The aggregates of what is selected; ``last`` chooses among lines alone."""
     rows = []
     for process in selection.ranks(trace):
-        taken = Aggregator(process.rank)
+        whole = selection.first is None and selection.upto is None
+        taken = aggregator(process) if whole else Aggregator(process.rank)
         for step in selection.in_span(steps(trace, process, detail=False)):
             taken.add(step)
         rows += [row for row in taken.aggregates() if selection.shows(row.mode, row.batch)]
