@@ -13,6 +13,10 @@ from sgltrace.insight.compare_runs import compare_runs
 from sgltrace.insight.compare_text import cost_lines, switch_lines
 from sgltrace.insight.crossing import Ratio, advised, bands, crossing
 from sgltrace.insight.figures import RunFigures
+from sgltrace.insight.join import join
+from sgltrace.model import Index, Source
+from sgltrace.reports.views.compared import compared
+from sgltrace.runtime import read_trace
 from sgltrace.runtime.aggregate import Aggregator
 from sgltrace.runtime.probe import wire
 from sgltrace.runtime.steps import Step
@@ -134,3 +138,16 @@ def test_what_cannot_be_compared_is_refused(capsys, tmp_path):
     assert sgltrace(["compare", str(TRACES / "base")]) == 2
     assert sgltrace(["compare", str(TRACES / "base"), str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_the_report_has_the_same_comparison_of_its_runs():
+    source = Source(name="sglang", version="0.5.12.post1", root="", kind="folder", requested="")
+    index = Index(source=source, entry_points={"v1": None, "v2": None}, functions=[], calls=[], unresolved=[])
+    runs = [join(read_trace(TRACES / name), index, name) for name in ("eagle3_v1", "base")]
+    page = compared(runs)
+    assert page is not None and page.plot is not None
+    assert [(curve.name, len(curve.points)) for curve in page.plot.curves] == [("eagle3_v1", 8), ("base", 8)]
+    assert [row[1] for row in page.rows[:2]] == ["eagle3_v1", "base"]
+    for curve in page.plot.curves:
+        assert all(top <= y <= bottom <= page.plot.bottom for _, y, top, bottom, _ in curve.points)
+    assert compared(runs[:1]) is None and compared([]) is None

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 from runtime_support import trace_server
-from trace_edit import TRACES, Editor
+from trace_edit import TRACES, Editor, Raw
 
 from sgltrace.cli import run as sgltrace
 from sgltrace.runtime import Options, aggregates, read_trace, steps
@@ -166,3 +166,25 @@ def test_figures_stay_true_where_old_segments_went(tmp_path, monkeypatch):
     (tmp_path / "trace" / f"{process.name}.hist").write_bytes(b"SGLTHIST" + b"\xff" * 500)
     rows = aggregates(read_trace(tmp_path / "trace"))
     assert sum(row.steps for row in rows) < 6000 and not any(row.counted for row in rows)
+
+
+def test_time_on_the_device_stands_beside_the_hosts(tmp_path, capsys):
+    editor = Editor(tmp_path / "edited", "base")
+    (step,) = editor.of("step", 9, wire.ENTER)
+    sites = {"step": step.site, "replay": editor.of("replay", 9, wire.EXIT)[0].site}
+    at = editor.records.index(editor.of("step", 10, wire.ENTER)[0])
+    spans = [(sites["step"], 0, 900_000, -1), (sites["replay"], 150_000, 700_000, 8)]
+    editor.records[at:at] = [
+        Raw(step.time_ns + offset, 9, 0, site, wire.GPU, wire.EAGER, 0, [offset + 2_000_000, elapsed, padded])
+        for site, offset, elapsed, padded in spans
+    ]
+    folder = str(editor.save())
+    assert "GPU 0.90 ms" in shown(capsys, folder, "--steps", "9:10")
+    (row,) = [json.loads(line) for line in shown(capsys, folder, "--json", "--steps", "9:10").splitlines()][1:]
+    assert [(span["elapsed_ns"], span["padded"]) for span in row["gpu"]] == [(900_000, None), (700_000, 8)]
+    assert sgltrace(["export", "perfetto", "--run", folder, "-o", str(tmp_path / "t.json")]) == 0
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    on_device = [event for event in events if event.get("cat") == "gpu"]
+    assert [event["name"] for event in on_device] == ["DECODE 9", "replay of 8"]
+    host = next(event for event in events if event.get("cat") == "step" and event["name"] == "DECODE 9")
+    assert on_device[0]["ts"] == pytest.approx(host["ts"], abs=1) and on_device[0]["dur"] == 900

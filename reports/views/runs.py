@@ -169,7 +169,11 @@ def _charts(run: Run) -> list[Chart | None]:
         chart(
             "Step time",
             "ms",
-            [*per_rank(lambda s: s.period_ms, "period"), *of_first("host", lambda s: s.host_ms)],
+            [
+                *per_rank(lambda s: s.period_ms, "period"),
+                *of_first("host", lambda s: s.host_ms),
+                *of_first("GPU", lambda s: s.gpu_ms),
+            ],
             _windows(run),
             _cut(run),
         ),

@@ -193,6 +193,7 @@ def _step(step: runtime.Step, rank: int) -> Step:
         start_ms=None if step.start_ns is None else step.start_ns / 1e6,
         period_ms=None if step.period_ns is None else step.period_ns / 1e6,
         host_ms=None if step.host_ns is None else step.host_ns / 1e6,
+        gpu_ms=None if step.gpu_ns is None else step.gpu_ns / 1e6,
         window=step.window,
         batch=step.batch_size,
         padded=step.padded,

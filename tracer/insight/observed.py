@@ -30,8 +30,10 @@ class Step(msgspec.Struct, kw_only=True, frozen=True):
     """From the step's start to the next one's."""
     host_ms: float | None = None
     """The part of it inside ``run_batch``."""
+    gpu_ms: float | None = None
+    """How long its work took on the device, where ``--gpu-time`` measured that."""
     window: str = ""
-    """What slowed the step down for being recorded: ``calls``, ``timeline``."""
+    """What slowed the step down for being recorded: ``calls``, ``timeline``, ``gpu``."""
     batch: int | None = None
     padded: int | None = None
     accept_lens: list[int] | None = None

@@ -234,9 +234,8 @@ class Aggregator:
         kind.note(step)
         period = step.period_ns
         steady = following is not None and following.number == step.number + 1 and following.mode == step.mode
-        for span in step.gpu:
-            if span.padded is None:
-                kind.gpu.add(span.elapsed_ns)
+        if step.gpu_ns is not None:
+            kind.gpu.add(step.gpu_ns)
         if step.window:
             kind.windowed += 1
         elif step.compiled and period:

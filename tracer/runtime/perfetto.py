@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from sgltrace.errors import InputError
 from .decode import Record
 from .observations import Enumerated, ListValue, ObjectValue, TensorValue, Value
 from .probe import wire
-from .steps import Call, Step, steps
+from .steps import Call, GpuSpan, Step, steps
 from .trace import Trace
 
 MAX_ARGUMENTS = 60
+GPU = 70_000
+"""The track of what ran on the device; threads are numbered below it."""
 
 
 def export_perfetto(trace: Trace, path: Path) -> int:
@@ -45,6 +47,9 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "pid": number, "tid": 0, "name": "process_sort_index", "args": {"sort_index": number}}
         yield {"ph": "M", "pid": number, "tid": 0, "name": "thread_name", "args": {"name": "steps"}}
         named: set[int] = set()
+        clock = _DeviceClock(step for step in steps(trace, process, detail=False) if step.gpu)
+        if clock.windows:
+            yield {"ph": "M", "pid": number, "tid": GPU, "name": "thread_name", "args": {"name": "GPU"}}
         for step in steps(trace, process):
             if base is None and step.calls:
                 base = step.calls[0].start_ns
@@ -59,6 +64,49 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
                         "args": {"name": f"calls, thread {call.thread}"},
                     }
             yield from step_events(trace, number, step, base or 0)
+            yield from (_gpu_event(trace, number, step, span, clock, base or 0) for span in step.gpu)
+
+
+class _DeviceClock:
+    """Where the device's clock lies on the host's, for each window of ``--gpu-time``.
+
+    Nothing runs on the device before the host has queued it: the window's first event was no earlier than any span's
+    queueing less its offset, and the latest of these is when it was.
+    """
+
+    def __init__(self, found: Iterable[Step]) -> None:
+        self.windows: list[list[int]] = []
+        """For each window its first step and when its first event was, on the host's clock (ns)."""
+        last = 0
+        for step in found:
+            for span in step.gpu:
+                if not self.windows or span.offset_ns < last - _BACK_NS:
+                    self.windows.append([step.number, span.queued_ns - span.offset_ns])
+                self.windows[-1][1] = max(self.windows[-1][1], span.queued_ns - span.offset_ns)
+                last = span.offset_ns
+
+    def starts(self, step: Step, span: GpuSpan) -> int:
+        """When a span began, on the host's clock (ns)."""
+        known = [start for first, start in self.windows if first <= step.number]
+        return (known[-1] if known else span.queued_ns) + span.offset_ns
+
+
+_BACK_NS = 1_000_000_000  # offsets that go back by more belong to another window
+
+
+def _gpu_event(trace: Trace, pid: int, step: Step, span: GpuSpan, clock: _DeviceClock, base: int) -> dict[str, Any]:
+    site = trace.site(span.site)
+    name = f"{step.mode or 'step'} {step.number}" if span.padded is None else f"replay of {span.padded}"
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": GPU,
+        "name": name,
+        "cat": "gpu",
+        "ts": (clock.starts(step, span) - base) / 1000,
+        "dur": span.elapsed_ns / 1000,
+        "args": {"step": step.number, "function": site.qualname if site is not None else None},
+    }
 
 
 def step_events(trace: Trace, pid: int, step: Step, base: int) -> Iterator[dict[str, Any]]:

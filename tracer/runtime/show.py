@@ -11,7 +11,7 @@ from .aggregate import Aggregate, Aggregator, aggregator
 from .ended import crashed, how_it_ended
 from .perfetto import flat
 from .selection import Selection
-from .steps import OFF, Call, Step, steps
+from .steps import OFF, Call, GpuSpan, Step, steps
 from .trace import ProcessTrace, Trace, read_trace
 
 CRASH_STEPS = 3
@@ -106,6 +106,8 @@ def step_text(step: Step) -> str:
     if step.speculation == OFF:
         parts.append("off")
     parts.append(_times(step))
+    if step.gpu_ns is not None:
+        parts.append(f"GPU {step.gpu_ns / 1e6:.2f} ms")
     if step.window:
         parts.append(f"window of {step.window}")
     if step.accept_lens:
@@ -160,7 +162,10 @@ def as_json(trace: Trace, selection: Selection = EVERYTHING) -> Iterator[dict[st
                 "allocated": step.allocated,
                 "committed": step.committed,
                 "slots": step.slots,
+                "wait_ns": step.wait_ns,
+                "compiled": step.compiled,
                 "window": step.window,
+                "gpu": [_span_json(trace, span) for span in step.gpu],
                 "complete": step.complete,
                 "calls": [_call_json(trace, call) for call in step.calls],
             }
@@ -197,6 +202,16 @@ def overview(trace: Trace, selection: Selection = EVERYTHING) -> dict[str, Any]:
         ],
         "aggregates": figures(trace, selection),
         "notes": [text for label, text in summary(trace) if label == "note"],
+    }
+
+
+def _span_json(trace: Trace, span: GpuSpan) -> dict[str, Any]:
+    site = trace.site(span.site)
+    return {
+        "function": site.function if site is not None else None,
+        "offset_ns": span.offset_ns,
+        "elapsed_ns": span.elapsed_ns,
+        "padded": span.padded,
     }
 
 

@@ -145,6 +145,11 @@ class Step(msgspec.Struct, kw_only=True):
         return self.rows // self.batch_size
 
     @property
+    def gpu_ns(self) -> int | None:
+        """How long its work took on the device, where ``--gpu-time`` measured that."""
+        return next((span.elapsed_ns for span in self.gpu if span.padded is None), None)
+
+    @property
     def how(self) -> str:
         """``replay``, ``eager``, or empty where that is not recorded."""
         return {True: "replay", False: "eager", None: ""}[self.graph]
