@@ -118,6 +118,8 @@ def judged(trace: str, field: str, shape: str | None, requirement: str = "requir
         ("Req.kv_committed_len", "kv_committed_len + num_steps + 1", "one longer", "confirmed"),
         ("Req.kv_committed_len", None, "kv_committed_len + 1", "confirmed"),
         ("Req.kv_committed_len", "kv_committed_len + 2", "", "refuted"),
+        ("Req.kv_committed_len", None, "as a plain step: req.kv_committed_len += 1", "confirmed"),
+        ("ScheduleBatch.seq_lens", None, "what it sets: torch.zeros((bs, 2), dtype=x)", "seen, not judged"),
         ("Req.nothing_of_that_name", "(bs,)", "", "not exercised"),
     ],
 )

@@ -28,7 +28,7 @@ CONFIGURED = {
     "page_size": "page_size",
     "max_bs": "cuda_graph_max_bs",
 }
-ONE_TOKEN = {"topk": 1, "num_steps": 0, "num_draft_tokens": 1, "speculative_num_draft_tokens": 1}
+ONE_TOKEN = {"num_steps": 0, "num_draft_tokens": 1, "speculative_num_draft_tokens": 1}
 """What the widths of speculation are in a step that returns one token for each request."""
 
 
@@ -52,7 +52,8 @@ class Judge:
             if isinstance(value := config.get(option), int) and not isinstance(value, bool)
         }
         if off:
-            self.known |= ONE_TOKEN
+            # The draft's state stays as wide as the server was told to keep it.
+            self.known = {"topk": 1, **self.known, **ONE_TOKEN}
         self.free: dict[str, int] = {}
         self.by_field: dict[str, list[runtime.Observation]] = defaultdict(list)
         for o in seen:

@@ -6,6 +6,7 @@ step is a plain step (A and B); a release's own off steps judge the one that sta
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from sgltrace.insight.observed import CONFIRMED, NOT_EXERCISED, SEEN, ContractEv
 from sgltrace.model import ContractField
 
 UNSET = "must stay unset"
-_TUPLE = re.compile(r"(?<![\w.])\((?:[^()]|\([^()]*\))*,(?:[^()]|\([^()]*\))*\)")
+_TUPLE = re.compile(r"(?:^|(?<=\bor ))\((?:[^()]|\([^()]*\))*,(?:[^()]|\([^()]*\))*\)")
 
 
 class Lengths:
@@ -129,7 +130,7 @@ class OffStep:
     def _stepped(self, field: ContractField, name: str) -> bool | None:
         """Whether a length of each request changed as the row says; None where that cannot be told."""
         for text in (field.off_step_value, field.shape or ""):
-            formula = parse(text)
+            formula = parse(text) or _effect(text)
             told = []
             for before, now in self._lengths.pairs if formula is not None else []:
                 for at, value in enumerate(now.get(name, [])):
@@ -141,6 +142,18 @@ class OffStep:
             if told:
                 return all(told)
         return None
+
+
+def _effect(text: str) -> ast.expr | None:
+    """What ``x += 1``, written out or behind a colon, makes of ``x``; None for other texts."""
+    try:
+        (statement,) = ast.parse(text.rpartition(": ")[2].strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, (ast.Name, ast.Attribute)):
+        return None
+    name = statement.target.id if isinstance(statement.target, ast.Name) else statement.target.attr
+    return ast.BinOp(left=ast.Name(id=name), op=statement.op, right=statement.value)
 
 
 def design(field: ContractField) -> str:
