@@ -6,6 +6,7 @@ SRC ?= sglang==0.5.9
 WORKSPACE ?= .sgltrace
 RUNS ?= base eagle3_v1 eagle3_v2 eagle3_v2_tp2 standalone_v2_http
 PYTEST ?=
+WORKERS ?= auto
 BIN := .venv/bin
 
 .PHONY: report test lint ruff types imports format clean
@@ -16,9 +17,10 @@ report: .venv/installed
 	$(BIN)/sgltrace index "$(SRC)" -o "$(WORKSPACE)" --no-report
 	$(BIN)/sgltrace report -w "$(WORKSPACE)" $(addprefix --run fixtures/traces/,$(RUNS))
 
-# Run the tests. Some of them: make test PYTEST='-k sources'
+# Run the tests, a file at a time on each core: many of them wait for processes. Some of them: make test
+# PYTEST='-k sources'; in one process, as a debugger wants it: make test WORKERS=0
 test: .venv/installed-dev
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST)
 
 lint: ruff types imports
 

@@ -38,6 +38,17 @@ class NoSuchRelease(InputError):
 
 def newest_release(requirement: Requirement) -> Version:
     """The newest release that fits, whatever platform its wheels are for. Raises InputError."""
+    found, failure = all_releases(requirement)
+    fitting = list(requirement.specifier.filter(found))
+    if fitting:
+        return max(fitting)
+    if failure is not None and not found:
+        raise failure
+    raise NoSuchRelease(f"no release of {requirement.name} fits {requirement}; the newest is {max(found)}")
+
+
+def all_releases(requirement: Requirement) -> tuple[set[Version], InputError | None]:
+    """The releases of a package, whatever platform their wheels are for; and why there may be more, None where not."""
     found: set[Version] = set()
     failure: InputError | None = None
     for tags in _tags():
@@ -48,12 +59,7 @@ def newest_release(requirement: Requirement) -> Version:
             continue
         match = re.search(r"^Available versions: (.*)$", said, re.MULTILINE)
         found.update(_versions(match[1] if match else ""))
-    fitting = list(requirement.specifier.filter(found))
-    if fitting:
-        return max(fitting)
-    if failure is not None and not found:
-        raise failure
-    raise NoSuchRelease(f"no release of {requirement.name} fits {requirement}; the newest is {max(found)}")
+    return found, failure
 
 
 def download(name: str, version: Version, folder: Path) -> Path:
