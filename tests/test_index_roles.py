@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from trees import write_tree
 
 from sgltrace.errors import InputError, UsageError
 from sgltrace.index import IndexOptions, Program, analyse, build
+from sgltrace.insight.assemble import make_index
 from sgltrace.insight.points import select
 from sgltrace.insight.state import contract_of
 from sgltrace.insight.summary import lines, summarise
@@ -314,3 +316,46 @@ def test_whole_reads_what_nothing_calls(tmp_path: Path):
     index = build(tree_of(tmp_path, files), options, SilentProgress())
     assert ("sglang.srt.tools:unused", "sglang.srt.tools:helper") in {(c.caller, c.callee) for c in index.calls}
     assert next(f for f in index.functions if f.id == "sglang.srt.tools:unused").phase == []
+
+
+def _calls_made(tree: SourceTree) -> int:
+    """How many calls of Python's an index takes."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        make_index(tree, IndexOptions(cache_dir=None, jobs=1), SilentProgress())
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+SHAPES = {
+    "functions that call one another and assign fields": lambda i, n: (
+        f"def f{i}(batch, w):\n    batch.x{i} = batch.x{(i + 5) % n}\n    batch.spec_info = w\n    w.y{i} = batch\n"
+        f"    f{(i + 1) % n}(batch, w)\n    return f{(i * 7 + 3) % n}(w.y{(i + 2) % n}, w)\n"
+    ),
+    "functions in a table": lambda i, n: (
+        ("def f0(batch, w):\n    return TABLE[batch.mode](batch, w)\n" if i == 0 else "")
+        + f"TABLE['k{i}'] = lambda batch, w: batch.go{i}(w)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_twice_as_much_of_anything_takes_no_more_than_that(tmp_path: Path, shape):
+    """Ten times as many functions of one kind as any release has: where that took the square, an index never came."""
+    draft = textwrap.dedent(ENGINE["spec.v2"]).replace(
+        "def draft(self): pass", "def draft(self):\n        from sglang.srt.many import f0\n        f0(Batch(), self)"
+    )
+    counts = []
+    for n in (0, 0, 40, 80):  # the first has everything imported
+        many = "TABLE = {}\n" + "".join(shape(i, n) for i in range(n)) + ("" if n else "def f0(batch, w): pass\n")
+        files = {**ENGINE, "spec.v2": f"{draft}\nclass Batch: pass\n", "many": many}
+        counts.append(_calls_made(tree_of(tmp_path / str(len(counts)), files)))
+    _, none, once, twice = counts
+    assert twice - none < 2.6 * (once - none)
