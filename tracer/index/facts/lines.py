@@ -169,10 +169,11 @@ def lines_of_statements(source: str) -> list[Lines]:
             for block in reversed(blocks):
                 stack += reversed(block)
             _count_elifs(node, elifs)
+            head = blocks[0][0].lineno if hasattr(blocks[0][0], "lineno") else last
         else:
-            last = node.end_lineno
+            head = last = node.end_lineno
             short = first == last and node.end_col_offset < LONGEST_LINE
-        if not short:
+        if not short and sum(map(len, texts[first - 1 : head])) >= LONGEST_LINE:
             _check_depth(node)
         out.append(Lines(first, last, None if short else _lines_inside(node)))
     return out
