@@ -1,11 +1,11 @@
 """Decode with the toy engine, and take some steps off: the scheduler sends the batch to the target's worker.
 
-    python toysgl_off_step.py v1|v2|none [on] [LEFT_OUT ...]
+    python toysgl_off_step.py v1|v2|none [on|narrow] [LEFT_OUT ...]
 
 What the engine as it stands lacks for such a step is supplied here, but for what is LEFT_OUT (the words that
-``supplied`` is called with); with ``on`` no step is off. Prints the tokens of each request. An edit that adds a
-coupling must break the run or change its tokens; one that takes a coupling away must not need what is left out. A run
-that leaks a KV slot fails.
+``supplied`` is called with). With ``on`` no step is off, with ``narrow`` an off step of v2 is a verify of one token a
+request, without drafts (design C). Prints the tokens of each request. An edit that adds a coupling must break the run
+or change its tokens; one that takes a coupling away must not need what is left out. A run that leaks a KV slot fails.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.mem_cache.common import alloc_for_decode
+from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
-from sglang.srt.speculative.eagle_info import EagleDraftInput
+from sglang.srt.speculative.eagle_info import EagleDraftInput, EagleVerifyInput
 
 PATH, LEFT_OUT = sys.argv[1], set(sys.argv[2:])
 
@@ -104,6 +105,50 @@ def run_off_v2(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchRes
     return result
 
 
+def run_narrow_v2(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchResult:
+    bs = len(batch.seq_lens)
+    launched = batch.get_model_worker_batch()
+    launched.sampling_info = launched.sampling_info.copy_for_forward()
+    rows = scheduler.future_map.alloc_future_indices(bs)
+    scheduler.future_map.resolve_future(launched)
+    state = launched.spec_info
+    launched.spec_info = EagleVerifyInput(
+        draft_token=state.bonus_tokens.to(torch.int64),
+        custom_mask=torch.ones((batch.seq_lens_sum + bs,), dtype=torch.bool),
+        positions=batch.seq_lens,
+        retrieve_index=torch.arange(bs)[:, None],
+        retrieve_next_token=torch.full((bs, 1), -1),
+        retrieve_next_sibling=torch.full((bs, 1), -1),
+        spec_steps=0,
+        topk=1,
+        draft_token_num=1,
+        capture_hidden_mode=CaptureHiddenMode.FULL,
+        seq_lens_sum=None,
+        seq_lens_cpu=None,
+    )
+    worker, runner = scheduler.draft_worker, scheduler.tp_worker.model_runner
+    kept, width = runner.graph_runner, worker.speculative_num_draft_tokens
+    if supplied("no-graphs"):
+        runner.graph_runner = None
+    if supplied("width"):
+        worker.speculative_num_draft_tokens = 1
+    result = worker.verify(launched)
+    runner.graph_runner, worker.speculative_num_draft_tokens = kept, width
+    if supplied("candidates"):
+        result.next_draft_input.topk_p = state.topk_p
+        result.next_draft_input.topk_index = state.topk_index
+    if supplied("hidden-states"):
+        result.next_draft_input.hidden_states = state.hidden_states
+    result.copy_done = scheduler.device_module.Event()
+    scheduler.future_map.store_to_map(rows, result)
+    result.copy_to_cpu(return_hidden_states=False)
+    batch.spec_info = result.next_draft_input
+    batch.spec_info.future_indices = rows
+    batch.seq_lens = result.next_draft_input.new_seq_lens
+    batch.output_ids = -rows.indices
+    return result
+
+
 def run_off_v1(scheduler: Scheduler, batch: ScheduleBatch) -> GenerationBatchResult:
     state = batch.spec_info
     if supplied("no-draft-state"):
@@ -147,7 +192,9 @@ def run(scheduler: Scheduler, batch: ScheduleBatch, off_steps: list[int]) -> Gen
     if batch.forward_mode.is_decode() and PATH != "none" and "on" not in LEFT_OUT:
         off_steps[0] += 1
         if off_steps[0] % 4 >= 2:
-            return run_off_v2(scheduler, batch) if PATH == "v2" else run_off_v1(scheduler, batch)
+            if PATH == "v1":
+                return run_off_v1(scheduler, batch)
+            return run_narrow_v2(scheduler, batch) if "narrow" in LEFT_OUT else run_off_v2(scheduler, batch)
     return scheduler.run_batch(batch)
 
 
