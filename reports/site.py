@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 import sgltrace.templates
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.source import HERE, Excerpt
-from sgltrace.reports.text import ROOT, evidence, finalize, plural, spelled, visible
+from sgltrace.reports.text import ROOT, evidence, evidence_of_many, finalize, plural, spelled, visible
 
 TEMPLATES = Path(sgltrace.templates.__file__).parent
 ASSETS = TEMPLATES / "assets"
@@ -37,6 +37,7 @@ def environment() -> jinja2.Environment:
         plural=plural,
         spelled=spelled,
         evidence=evidence,
+        evidence_of_many=evidence_of_many,
         page_json=page_json,
         breakable=breakable,
         numbered=numbered,

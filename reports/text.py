@@ -67,6 +67,18 @@ def evidence(verdict: str) -> str:
     return _EVIDENCE.get(verdict, verdict)
 
 
+_OF_MANY = {
+    "confirmed": "with shapes that agree with a formula",
+    "refuted": "with shapes that differ from one",
+    "seen, not judged": "seen and not judged",
+}
+
+
+def evidence_of_many(verdict: str) -> str:
+    """What a verdict says of a number of coupling points, put behind the number."""
+    return _OF_MANY.get(verdict, verdict)
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """``1 call``, ``2 calls``, ``1,200 calls``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -7,7 +7,7 @@ import re
 from sgltrace.insight.observed import Run
 from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Index, Place
 from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
-from sgltrace.reports.text import evidence, visible
+from sgltrace.reports.text import evidence_of_many, visible
 
 VERDICTS = ("confirmed", "refuted", "seen, not judged", "not exercised")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
@@ -73,7 +73,7 @@ def _seen(runs: list[Run]) -> list[str]:
     lines = ["## Seen in runs", ""]
     for run in runs:
         verdicts = sorted((e.verdict for e in run.points), key=lambda v: ORDER.get(v, 3))
-        told = ", ".join(f"{verdicts.count(v)} {evidence(v)}" for v in VERDICTS if verdicts.count(v))
+        told = ", ".join(f"{verdicts.count(v)} {evidence_of_many(v)}" for v in VERDICTS if verdicts.count(v))
         lines.append(f"- {_text(run.name)}: {len({s.number for s in run.steps})} steps; coupling points {told}")
     return [*(lines if runs else [*lines, "- no run is joined to this index"]), ""]
 

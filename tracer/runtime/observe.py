@@ -25,7 +25,7 @@ _ITEM_BYTES = {
     "int64": 8,
     "float64": 8,
 }
-_ALIKE = 100
+_ALIKE = 20
 _REMEMBERED = 64  # steps whose results may still be processed
 _Key = tuple[object, ...]
 
@@ -243,7 +243,7 @@ def _compare(trace: Trace, number: int, by_rank: dict[str, dict[_Key, list[str]]
 class ShareFinder:
     """Takes steps in, and counts pairs of fields whose memory overlapped in one record (``--pointers``).
 
-    Of records that are alike but for their addresses the first hundred are looked at.
+    Of records that are alike but for their addresses the first twenty are looked at.
     """
 
     def __init__(self, trace: Trace) -> None:
