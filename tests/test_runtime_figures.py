@@ -188,3 +188,17 @@ def test_time_on_the_device_stands_beside_the_hosts(tmp_path, capsys):
     assert [event["name"] for event in on_device] == ["DECODE 9", "replay of 8"]
     host = next(event for event in events if event.get("cat") == "step" and event["name"] == "DECODE 9")
     assert on_device[0]["ts"] == pytest.approx(host["ts"], abs=1) and on_device[0]["dur"] == 900
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_steps_read_without_their_calls_say_the_same(name):
+    trace = read_trace(TRACES / name)
+    for process in trace.recording():
+        whole, light = (
+            {s.number: s for s in steps(trace, process, detail) if s.number and s.ran} for detail in (True, False)
+        )
+        assert whole.keys() == light.keys()
+        for number, step in whole.items():
+            for field in step.__struct_fields__:
+                if field not in ("calls", "accept_again"):
+                    assert getattr(step, field) == getattr(light[number], field), (number, field)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -35,5 +36,8 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
         yield line(row)
 
 
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*%?( \(.*\))?$")
+
+
 def _numeric(text: str) -> bool:
-    return not text or text[:1].isdigit() or text[:1] in "-+±"
+    return not text or _NUMBER.match(text) is not None

@@ -26,8 +26,8 @@ def weights_note(trace: runtime.Trace) -> list[str]:
     if _load_format(trace) != DUMMY:
         return []
     return [
-        "The weights are random (load format dummy): shapes, times and bookkeeping are those of real weights, but a "
-        "draft model then guesses, and an acceptance near 1 says nothing of a trained one."
+        "The weights are random (load format dummy): shapes and bookkeeping do not depend on that; how many drafts are "
+        "accepted does, and says nothing of trained weights."
     ]
 
 

@@ -78,6 +78,8 @@ class Switch(msgspec.Struct, kw_only=True):
     off: str
     crossing: Crossing | None
     why_none: str = ""
+    slower_below: list[int] = []
+    """Batch sizes smaller than the crossing at which the run is slower as well."""
     off_from: int | None = None
     """The least batch size from which off pays; None where neither of the two is off."""
     advised: Band | None = None
@@ -159,8 +161,9 @@ def _switch(run: RunFigures, base: RunFigures, runs: Sequence[RunFigures]) -> Sw
     crosses = crossing(ratios)
     if crosses is None:
         return Switch(on=run.name, off=base.name, crossing=None, why_none=_why_none(ratios))
+    below = [r.batch for r in ratios if r.batch < crosses.batch and r.ratio < 1]
     if base.speculates or not run.speculates:
-        return Switch(on=run.name, off=base.name, crossing=crosses)
+        return Switch(on=run.name, off=base.name, crossing=crosses, slower_below=below)
     off_from = int(-(-crosses.batch // 1))
     busiest = max(runs, key=lambda r: (r.speculates, sum(length for _, length in r.stays)))
     tried = bands(busiest.stays, off_from)
@@ -168,6 +171,7 @@ def _switch(run: RunFigures, base: RunFigures, runs: Sequence[RunFigures]) -> Sw
         on=run.name,
         off=base.name,
         crossing=crosses,
+        slower_below=below,
         off_from=off_from,
         advised=advised(tried),
         bands=tried,

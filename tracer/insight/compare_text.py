@@ -81,6 +81,8 @@ def _switch(switch: Switch) -> Iterator[str]:
         sure = f" (between {crosses.low:.1f} and {crosses.high:.1f} at 95 %)"
     pays = "" if switch.off_from is None else f": off pays from {switch.off_from} on"
     yield f"{switch.on} falls below {switch.off} at a batch of {crosses.batch:.1f}{sure}{pays}"
+    if switch.slower_below:
+        yield f"it is slower at a batch of {', '.join(map(str, switch.slower_below))} as well"
     if crosses.low is None or crosses.high is None:
         yield "how sure that is cannot be said: too few steps, or the curve's edge stays on one side of 1"
     if not switch.bands:

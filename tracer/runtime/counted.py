@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .histogram import Kind
+from .probe import wire
 from .steps import DECODE, OFF, ON, PLAIN
 from .trace import ProcessTrace
 
@@ -59,6 +61,7 @@ def _from_counts(row: Aggregate, kind: Kind) -> Aggregate:
             "mean": _ms(kind.period_ns),
         },
         "tokens_per_s": kind.tokens_per_s,
+        "tokens_per_s_error": _relative_error(kind),
         "accept_length": kind.accept_length if lengths else None,
         "accept_histogram": lengths,
         "tokens_per_verify": kind.kept_per_step if lengths else None,
@@ -76,6 +79,21 @@ def _from_counts(row: Aggregate, kind: Kind) -> Aggregate:
             told.pop(name, None)
     timed = kind.steady or row.timed
     return msgspec.structs.replace(row, steps=kind.steps, timed=timed, windowed=kind.window_steps, counted=True, **told)
+
+
+def _relative_error(kind: Kind) -> float | None:
+    """Standard error of the mean period over it, from the histogram; None for too few."""
+    pairs = [(sum(wire.bucket_bounds(at)) / 2, count) for at, count in enumerate(kind.periods) if count]
+    count = sum(n for _, n in pairs)
+    if count < _ALIKE * 5:
+        return None
+    mean = sum(ns * n for ns, n in pairs) / count
+    spread = sum(n * (ns - mean) ** 2 for ns, n in pairs) / (count - 1)
+    return math.sqrt(spread * _ALIKE / count) / mean
+
+
+_ALIKE = 16
+"""Steps that follow each other are alike: so many of them are taken to tell as much as one does."""
 
 
 def _ms(ns: float | None) -> float | None:

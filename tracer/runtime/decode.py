@@ -161,7 +161,7 @@ def read_segment(
 ) -> Iterator[Record]:
     """The complete records of a segment, in order; what is not one is counted in ``loss``. Raises ``OSError``.
 
-    ``sites`` leaves out the records of other sites, which are checked all the same; ``interned`` is shared by segments
+    ``sites`` leaves out the calls of other sites, which are checked all the same; ``interned`` is shared by segments
     whose signatures are to be the same objects; ``shift_ns`` is added to every time.
     """
     with open_regular(path) as file:
@@ -242,11 +242,10 @@ def _records(
             definitions.add(number, kind, memory[start : min(start + step, offset + length)])
         elif kind in wire.KIND_NAMES and phase < _PHASES and 8 * count == length - head:
             if kind == wire.STEP:
-                if sites is None or site in sites:
-                    ints = tuple(memoryview(memory[start : start + 8 * count]).cast("q"))
-                    mode = definitions.text(number)
-                    yield Record(time_ns + shift_ns, step, site, kind, phase, thread, None, ints, mode)
-            elif sites is None or site in sites:
+                ints = tuple(memoryview(memory[start : start + 8 * count]).cast("q"))
+                mode = definitions.text(number)
+                yield Record(time_ns + shift_ns, step, site, kind, phase, thread, None, ints, mode)
+            elif sites is None or site in sites or kind > wire.RAISE:
                 signature = definitions.signature(number) if number else None
                 if number and signature is None:
                     loss.undefined += 1

@@ -180,6 +180,9 @@ class _Roles:
         self.forward = numbers("model forward")
         whole = self.step | self.replay | self.may_replay | self.prepare | self.resolve | self.result
         self.all = whole | self.allocate | self.worker | self.verify
+        self.noted = self.all | self.forward
+        self.beside = self.step | self.prepare | self.allocate | self.worker | self.verify
+        """What is read beside the records of steps, where the trace has those."""
 
 
 class _Speculation:
@@ -232,8 +235,10 @@ def _items(process: ProcessTrace, sites: Container[int] | None) -> Iterator[Call
             stack.append(call)
             done.append(call)
             continue
-        at = next((n for n in range(len(stack) - 1, -1, -1) if stack[n].site == record.site), None)
-        if at is None:  # its beginning was not recorded (quiet), or is lost
+        at = len(stack) - 1
+        while at >= 0 and stack[at].site != record.site:
+            at -= 1
+        if at < 0:  # its beginning was not recorded (quiet), or is lost
             call = Call(record.site, record.step, record.thread, record.phase, record.time_ns, depth=len(stack))
             done.append(call)
         else:
@@ -258,12 +263,13 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
     roles = _Roles(trace.plan)
     held = _Held(_Speculation(process.info.config))
     stack: list[Call] = []
-    for item in _items(process, None if detail else roles.all):
+    rank = process.rank
+    for item in _items(process, None if detail else roles.beside if _says_how(process) else roles.all):
         step = held.get(item.step)
         if step is None:
             for number in sorted(n for n in held if n < item.step - _HELD):
                 yield held.finished(number)
-            step = held[item.step] = Step(number=item.step, rank=process.rank)
+            step = held[item.step] = Step(number=item.step, rank=rank)
         if isinstance(item, Record):
             _take(held, step, item)
             continue
@@ -275,6 +281,14 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
     _end(process, held)
     for number in sorted(held):
         yield held.finished(number)
+
+
+def _says_how(process: ProcessTrace) -> bool:
+    """Whether the records of steps say how each one ran, so that replays need not be looked at for that."""
+    try:
+        return any(kind.replayed or kind.eager for kind in process.histogram())
+    except (OSError, ValueError):
+        return False
 
 
 class _Held(dict[int, Step]):
@@ -372,6 +386,8 @@ def _end(process: ProcessTrace, held: _Held) -> None:
 
 def _note(roles: _Roles, held: _Held, step: Step, call: Call, stack: list[Call]) -> None:
     site = call.site
+    if site not in roles.noted:
+        return
     if site in roles.step:
         _note_step(step, call)
     elif site in roles.replay:
