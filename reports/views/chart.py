@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 WIDTH, HEIGHT = 600, 150
 LEFT, BOTTOM, TOP = 46, 20, 8
+GAP = 20
+"""Times the usual distance of two steps from which a line is broken."""
 BINS = 300
 """Points of a line. With more steps than that each point is the mean of several, in a band from least to most."""
 
@@ -122,11 +125,15 @@ def _without(series: list[Series], cut: float | None, unit: str) -> tuple[list[S
 
 
 def _parts(bins: list[Bin], steps: list[int]) -> list[list[Bin]]:
-    """The points of a line, in parts where steps between two of them have a point on another line alone."""
+    """The points of a line, in parts where steps between two of them have a point on another line alone, or where many
+    more steps are missing than elsewhere."""
     parts: list[list[Bin]] = []
     at = {step: number for number, step in enumerate(steps)}
+    gaps = sorted(after - before for before, after in pairwise(steps))
+    most = GAP * gaps[len(gaps) // 2] if gaps else 0
     for point in bins:
-        if parts and at[int(point[0])] - at[int(parts[-1][-1][0])] == 1:
+        before = parts[-1][-1][0] if parts else 0
+        if parts and at[int(point[0])] - at[int(before)] == 1 and point[0] - before <= most:
             parts[-1].append(point)
         else:
             parts.append([point])
