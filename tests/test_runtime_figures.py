@@ -49,10 +49,13 @@ def test_every_decode_step_says_how_it_ran_and_no_graph_is_smaller_than_its_batc
 @pytest.mark.parametrize("name", RECORDED)
 def test_figures_cover_every_step_and_agree_with_the_steps(name):
     found, rows = ran(name), aggregates(read_trace(TRACES / name))
-    assert sum(row.steps for row in rows) == len(found)
-    assert all(r.timed + r.one_off + r.windowed + r.last_of_mode == r.steps for r in rows)
+    assert sum(row.steps for row in rows) >= len(found)
     for row in rows:
         mine = [s for s in found if (s.rank, s.mode, s.batch_size) == (row.rank, row.mode, row.batch)]
+        if row.counted:  # some of its steps are not in the trace
+            assert row.steps > len(mine) and (row.accept_length or 1) >= 1
+            continue
+        assert row.timed + row.one_off + row.windowed + row.last_of_mode == row.steps == len(mine)
         lengths = [n for s in mine for n in s.accept_lens or ()]
         assert (row.accept_length or 0) == pytest.approx(statistics.mean(lengths) if lengths else 0)
         assert row.host_share is None or 0 < row.host_share <= 1
