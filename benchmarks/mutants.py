@@ -31,6 +31,8 @@ from mutants import edited, mutant
 
 INDEXED, REFUSED, RAISED, SPREAD = range(4)
 NAMES = {INDEXED: "indexed", REFUSED: "refused in one line", RAISED: "RAISED", SPREAD: "TOOK ANOTHER FILE WITH IT"}
+EVERY = 50
+"""How many mutants between two lines on standard error."""
 FINE = {"indexed", "refused in one line"}
 
 
@@ -97,6 +99,8 @@ def note(outcomes: Counter[str], running: dict[int, str]) -> None:
     else:
         name = "TOOK TOO LONG" if -code in (signal.SIGXCPU, signal.SIGKILL) else f"DIED OF {signal.Signals(-code).name}"
     outcomes[name] += 1
+    if outcomes.total() % EVERY == 0:
+        print(f"{outcomes.total()} mutants: {dict(sorted(outcomes.items()))}", file=sys.stderr, flush=True)
     what = running.pop(pid)
     if name not in FINE:
         print(f"{name}: {what}", flush=True)

@@ -157,6 +157,21 @@ def test_a_file_that_does_not_parse_says_why(source: str):
     assert read.body == [] and read.error
 
 
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("x = 1\n<<<<<<< HEAD\ny = 2\n", "line 2: invalid syntax"),
+        ("class A:\n    def f(self): pass\n<<<<<<< HEAD\n    x = 1\n=======\n", "line 3: invalid syntax"),
+        ("x = 1\nprint 'a'\n", "line 2: Missing parentheses in call to 'print'"),
+        ("a = (1,\n\nb = 2\n", "line 1: '(' was never closed"),
+        ("x = 1\n  y = 2\n", "line 2: unexpected indent"),
+        ('x = t"{a}"\n' + "y = 1\n" * 9 + "<<<<<<< HEAD\n", "line 11: invalid syntax"),
+    ],
+)
+def test_a_file_that_does_not_parse_names_its_line(source: str, why: str):
+    assert str(parse_source(source).error).startswith(why)
+
+
 def test_a_parser_that_does_not_come_to_an_end_is_ended(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(trial, "LONGEST_S", 1)
     read = parse_source('t""; x = a' + "[0]" * 4000)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,19 +53,20 @@ _WHITE_SPACE = ("SimpleWhitespace", "ParenthesizedWhitespace", "TrailingWhitespa
 
 def parse_source(source: str) -> s.ModuleFacts:
     """The facts of a module. A file that LibCST cannot read gives facts with ``error`` and no statements."""
+    refused: SyntaxError | ValueError | None = None
     try:
         lines: list[Lines] | None = lines_of_statements(source)
     except TooDeep:
         return s.ModuleFacts([], "nested too deeply")
-    except (SyntaxError, ValueError):
-        lines = None  # for the running Python; LibCST may know the syntax
+    except (SyntaxError, ValueError) as error:
+        lines, refused = None, error  # for the running Python; LibCST may know the syntax
         if (why := why_not_parsed(source)) is not None:
             return s.ModuleFacts([], why)
     try:
         with _bare_nodes() if lines is not None else contextlib.nullcontext():
             module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
-        return s.ModuleFacts([], f"line {error.raw_line}: {error.message.splitlines()[0]}")
+        return s.ModuleFacts([], _why_not(error, refused))
     except Exception as error:  # LibCST's native parser raises its own kinds; one odd file must not end the run
         return s.ModuleFacts([], f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     try:
@@ -80,6 +82,21 @@ def parse_source(source: str) -> s.ModuleFacts:
         return s.ModuleFacts([], "nested too deeply")
     except Exception as error:  # syntax that LibCST knows and this program does not
         return s.ModuleFacts([], f"not understood ({type(error).__name__}: {error})")
+
+
+def _why_not(error: cst.ParserSyntaxError, refused: SyntaxError | ValueError | None) -> str:
+    """Where and why a source does not parse: in Python's words, which are better, unless LibCST came further."""
+    found = _PLACE.search(error.message)
+    line = int(found[1]) if found else error.raw_line
+    if not isinstance(refused, SyntaxError) or refused.lineno is None:
+        return f"line {line}: invalid syntax"
+    if refused.msg == "invalid syntax" and line > refused.lineno + 1:
+        return f"line {line}: invalid syntax"
+    return f"line {refused.lineno}: {refused.msg}"
+
+
+_PLACE = re.compile(r"error at (\d+):\d+")
+"""LibCST's ``raw_line`` is often the one behind."""
 
 
 @contextlib.contextmanager
