@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
+from sgltrace.runtime.definitions import Definitions
 from sgltrace.runtime.plan import decode as decode_plan
 from sgltrace.runtime.probe import wire
-from sgltrace.runtime.signatures import Definitions
 
 TRACES = Path(__file__).parent.parent / "fixtures" / "traces"
 

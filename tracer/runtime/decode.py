@@ -17,9 +17,10 @@ from zlib import crc32
 
 import msgspec
 
+from .definitions import Definitions, Interned
 from .observations import Value
 from .probe import wire
-from .signatures import Definitions, Interned, Signature
+from .signatures import Signature
 
 MAX_FILE = 1 << 30  # of one segment; what lies beyond is counted as lost
 _CHUNK = 1 << 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,8 @@ from .observations import Enumerated, ListValue, ObjectValue, Opaque, TensorValu
 from .probe import wire
 
 MAX_FIELDS = 20_000  # values of one record
+SLOTTED = (wire.TENSOR, wire.FLAG, wire.ENUM, wire.LIST, wire.NESTED)
+"""Kinds of fields that take a slot of the signature."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -125,7 +126,7 @@ class Signature:
         last = 0
         slots = iter(self.slots)
         for name, kind, type_name in self.layout.fields:
-            slot = next(slots) if kind in _SLOTTED else None
+            slot = next(slots) if kind in SLOTTED else None
             if name.endswith(wanted):
                 if kind in (wire.INT, wire.LIST):
                     steps.append((name, kind, slot))
@@ -155,7 +156,7 @@ class Signature:
         total = 0
         slots = iter(self.slots)
         for _, kind, _ in self.layout.fields:
-            slot = next(slots) if kind in _SLOTTED else None
+            slot = next(slots) if kind in SLOTTED else None
             if kind == wire.LIST or depth > _DEEPEST:
                 return None
             total += kind == wire.INT or (kind == wire.TENSOR and self.layout.pointers)
@@ -256,7 +257,7 @@ def _after(signature: object, ints: Sequence[int], at: int, depth: int) -> int:
         raise IndexError
     slots = iter(signature.slots)
     for _, kind, _ in signature.layout.fields:
-        slot = next(slots) if kind in _SLOTTED else None
+        slot = next(slots) if kind in SLOTTED else None
         if kind == wire.INT or (kind == wire.TENSOR and signature.layout.pointers):
             at += 1
         elif kind == wire.LIST:
@@ -296,94 +297,3 @@ def _list(nested: object, ints: Iterator[int], budget: list[int], depth: int) ->
     if isinstance(nested, Signature):
         elements = ObjectValue(nested.layout.title, nested._fields(ints, budget, depth + 1))
     return ListValue(-1 - count, None, elements)
-
-
-Interned = dict[tuple[Layout, tuple[object, ...]], Signature]
-"""Signatures by what they say. Each segment defines its own; those that say the same are made one object by it."""
-
-
-class Definitions:
-    """The definitions of one segment so far. What does not fit together is left out."""
-
-    def __init__(self, interned: Interned | None = None) -> None:
-        self._interned: Interned = {} if interned is None else interned
-        self._texts: dict[int, str] = {}
-        self._layouts: dict[int, Layout] = {}
-        self._tensors: dict[int, TensorValue] = {}
-        self._signatures: dict[int, Signature] = {}
-
-    def signature(self, number: int) -> Signature | None:
-        """The signature of that number, None if it is not defined."""
-        return self._signatures.get(number)
-
-    def text(self, number: int) -> str:
-        """The text of that number, ``""`` if it is not defined."""
-        return self._texts.get(number, "")
-
-    def add(self, number: int, kind: int, payload: bytes) -> None:
-        """Take a definition in."""
-        if kind == wire.DEFINE_TEXT:
-            self._texts[number] = payload.decode("utf-8", "replace")
-        elif kind == wire.DEFINE_LAYOUT:
-            layout = _layout(payload)
-            if layout is not None:
-                self._layouts[number] = layout
-        elif kind == wire.DEFINE_TENSOR:
-            tensor = self._tensor(payload)
-            if tensor is not None:
-                self._tensors[number] = tensor
-        else:
-            signature = self._new_signature(payload)
-            if signature is not None:
-                self._signatures[number] = signature
-
-    def _tensor(self, payload: bytes) -> TensorValue | None:
-        if len(payload) < wire.TENSOR_HEAD.size:
-            return None
-        dtype, device, dimensions = wire.TENSOR_HEAD.unpack_from(payload)
-        numbers = payload[wire.TENSOR_HEAD.size :]
-        if dimensions > 64 or len(numbers) != 16 * dimensions:
-            return None
-        sizes = tuple(memoryview(numbers).cast("q"))
-        stride = sizes[dimensions:]
-        return TensorValue(
-            sizes[:dimensions],
-            None if -1 in stride else stride,
-            self._texts.get(dtype, "?"),
-            self._texts.get(device, "?"),
-        )
-
-    def _new_signature(self, payload: bytes) -> Signature | None:
-        if len(payload) < 4 or len(payload) % 4:
-            return None
-        number, *slots = memoryview(payload).cast("I")
-        layout = self._layouts.get(number)
-        if layout is None:
-            return None
-        filled: list[object] = []
-        kinds = [kind for _, kind, _ in layout.fields if kind in _SLOTTED]
-        if len(kinds) != len(slots):
-            return None
-        for kind, slot in zip(kinds, slots, strict=True):
-            if kind == wire.TENSOR:
-                filled.append(self._tensors.get(slot))
-            elif kind == wire.FLAG:
-                filled.append(slot)
-            elif kind == wire.ENUM:
-                filled.append(self._texts.get(slot, "?"))
-            else:
-                filled.append(self._signatures.get(slot))
-        key = (layout, tuple(filled))
-        return self._interned.setdefault(key, Signature(*key))
-
-
-_SLOTTED = (wire.TENSOR, wire.FLAG, wire.ENUM, wire.LIST, wire.NESTED)
-
-
-def _layout(payload: bytes) -> Layout | None:
-    try:
-        title, pointers, fields = json.loads(payload)
-        checked = tuple((str(name), int(kind), str(type_name)) for name, kind, type_name in fields)
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return Layout(str(title), bool(pointers), checked)

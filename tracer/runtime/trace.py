@@ -15,10 +15,10 @@ from sgltrace.errors import InputError
 
 from . import plan as plans
 from .decode import Head, Loss, Record, read_head, read_segment
+from .definitions import Interned
 from .histogram import Kind, read_histogram
 from .observations import CallPair
 from .plan import Plan, Site
-from .signatures import Interned
 from .staging import RunInfo
 
 MAX_JSON = 32 << 20
