@@ -26,6 +26,8 @@ class Process(msgspec.Struct, kw_only=True):
     traced: bool = False
     """Whether it got the variables that lead to the probe."""
     alive: bool = True
+    arguments: int = 0
+    """Where its arguments lie in memory; 0 if that cannot be told."""
     programs: int = 1
     """How many programs it ran one after the other, that were seen: ``exec`` keeps its id."""
     exit_code: int | None = None
@@ -49,33 +51,36 @@ class Watcher:
         """Note processes that are new, and those that ended."""
         table = _process_table()
         below = {self.root} if self.root in table else set()
-        below |= {pid for (pid, start), p in self.seen.items() if p.alive and table.get(pid, (0, 0))[1] == start}
+        below |= {pid for (pid, start), p in self.seen.items() if p.alive and table.get(pid, _GONE)[1] == start}
         grown = True
         while grown:
-            new = {pid for pid, (parent, _) in table.items() if parent in below} - below
+            new = {pid for pid, (parent, *_) in table.items() if parent in below} - below
             below |= new
             grown = bool(new)
         for pid in below:
-            parent, start = table[pid]
+            parent, start, arguments = table[pid]
             if (pid, start) not in self.seen:
                 process = _read(pid, start, parent, self.folder)
                 if process is not None:
+                    process.arguments = arguments
                     self.seen[pid, start] = process
             else:
-                self._look_again(pid, start, parent)
+                self._look_again(pid, start, parent, arguments)
         for (pid, start), process in self.seen.items():
-            process.alive = table.get(pid, (0, 0))[1] == start
+            process.alive = table.get(pid, _GONE)[1] == start
             if process.alive and process.exit_code is None:
                 process.exit_code = _exit_code(pid)
 
-    def _look_again(self, pid: int, start: int, parent: int) -> None:
+    def _look_again(self, pid: int, start: int, parent: int, arguments: int) -> None:
         """A fork may have become a Python by ``exec`` since, and a Python another one."""
         before = self.seen[pid, start]
-        if before.python and _command(Path("/proc", str(pid))) in ([], before.command):
-            return
+        replaced = arguments and before.arguments and arguments != before.arguments
+        if before.python and not replaced:
+            return  # what it calls itself may have changed: servers write over their command line and environment
         again = _read(pid, start, parent, self.folder)
         if again is not None:
             again.programs = before.programs + (before.python and again.python)
+            again.arguments = arguments
             self.seen[pid, start] = again
 
     def _attached(self, process: Process) -> bool:
@@ -126,6 +131,9 @@ class Watcher:
         return "it ended, or was seen, before the probe had started; or its Python is older than 3.10"
 
 
+_GONE = (0, 0, 0)
+
+
 def is_running(name: str) -> bool:
     """Whether the process whose files are called ``name`` (``<pid>-<start>``) still runs on this machine."""
     pid, start, *_ = [*name.split("-"), ""]
@@ -157,8 +165,8 @@ def redacted(command: list[str]) -> list[str]:
     return shown
 
 
-def _process_table() -> dict[int, tuple[int, int]]:
-    """``pid`` to parent and start time."""
+def _process_table() -> dict[int, tuple[int, int, int]]:
+    """``pid`` to parent, start time, and where its arguments lie in memory, which only ``exec`` changes."""
     table = {}
     for entry in (path.name for path in Path("/proc").iterdir()):
         if not entry.isdigit():
@@ -167,7 +175,7 @@ def _process_table() -> dict[int, tuple[int, int]]:
             fields = Path("/proc", entry, "stat").read_bytes().rsplit(b")", 1)[1].split()
         except (OSError, IndexError):
             continue  # it ended in between
-        table[int(entry)] = int(fields[1]), int(fields[19])
+        table[int(entry)] = int(fields[1]), int(fields[19]), int(fields[45]) if len(fields) > 45 else 0
     return table
 
 

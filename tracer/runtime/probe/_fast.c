@@ -51,6 +51,7 @@ static int record(int kind, const Site *site, Side *side, int thread, PyObject *
     int failed = describe_and_write(kind, site, side, thread, args, kwargs, result, time);
     threads[thread].busy = 0;
     inside--;
+    if (!measuring && new_things == new_before) return failed;
     uint64_t cost = now_ns() - time;
     if (new_things != new_before) {
         put(head_at.cold_ns, cold_ns += cost);
@@ -81,6 +82,7 @@ static int wanted(const Site *site, const Thread *thread) {
 /* What is met for the first time costs more, once: it is in `cold_ns`, and no measure of the steps to come. Nor is a call
  * during which the system gave the processor to somebody else. */
 static void account(uint64_t began, uint64_t new_before) {
+    if (!measuring) return; /* reading the clock may be what costs most */
     uint64_t cost = now_ns() - began;
     if (new_things != new_before || cost > PREEMPTED_NS) return;
     spent_ns[level] += cost;
@@ -150,10 +152,11 @@ static Site *site_of(PyObject *number) {
 }
 
 static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-    uint64_t now = now_ns(), new_before = new_things;
+    uint64_t new_before = new_things;
     Site *site = count == 3 ? site_of(given[0]) : NULL;
     if (site == NULL) { PyErr_SetString(PyExc_TypeError, "before(site, args, kwargs)"); return NULL; }
     if (!site->on) Py_RETURN_NONE;
+    uint64_t now = measuring || level == FULL || site->flags & (F_OPEN | F_STEP) ? now_ns() : 0;
     int number = this_thread();
     Thread *thread = &threads[number];
     if (site->flags & F_OPEN) {
@@ -189,8 +192,10 @@ static PyObject *fast_before(PyObject *self, PyObject *const *given, Py_ssize_t 
 }
 
 static PyObject *fast_after(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-    uint64_t now = now_ns(), new_before = new_things;
+    uint64_t new_before = new_things;
     Site *site = count == 5 ? site_of(given[0]) : NULL;
+    int timed = site != NULL && (measuring || level == FULL || site->flags & (F_STEP | F_WAIT | F_RESULT));
+    uint64_t now = timed ? now_ns() : 0;
     long number = site == NULL ? -1 : PyLong_AsLong(given[1]);
     if (number < 0 || number >= MAX_THREADS) {
         PyErr_SetString(PyExc_TypeError, "after(site, thread, args, kwargs, result)");
@@ -391,13 +396,17 @@ static PyObject *fast_counters(PyObject *self, PyObject *unused) {
                          (unsigned long long)began_ns, (long long)size_now);
 }
 
-/* Time, steps and calls of each level from COUNT on, and the time and number of steps that followed closely. */
+/* Of each level from COUNT on the time and calls of the steps that were measured, their number and that of all; and the
+ * time and number of steps that followed closely. */
 static PyObject *fast_spent(PyObject *self, PyObject *unused) {
-    return Py_BuildValue("(KKK)(KKK)(KKK)KK", (unsigned long long)spent_ns[1], (unsigned long long)level_steps[1],
-                         (unsigned long long)level_calls[1], (unsigned long long)spent_ns[2],
-                         (unsigned long long)level_steps[2], (unsigned long long)level_calls[2],
-                         (unsigned long long)spent_ns[3], (unsigned long long)level_steps[3],
-                         (unsigned long long)level_calls[3], (unsigned long long)busy_ns, (unsigned long long)busy_steps);
+    PyObject *levels = PyList_New(0);
+    for (int i = COUNT; levels != NULL && i < LEVELS; i++) {
+        PyObject *row = Py_BuildValue("KKKK", (unsigned long long)spent_ns[i], (unsigned long long)level_calls[i],
+                                      (unsigned long long)level_measured[i], (unsigned long long)level_steps[i]);
+        if (row == NULL || PyList_Append(levels, row) < 0) { Py_XDECREF(row); Py_DECREF(levels); return NULL; }
+        Py_DECREF(row);
+    }
+    return levels == NULL ? NULL : Py_BuildValue("NKK", levels, (unsigned long long)busy_ns, (unsigned long long)busy_steps);
 }
 
 static PyObject *fast_forget(PyObject *self, PyObject *unused) {

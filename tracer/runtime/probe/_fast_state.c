@@ -77,7 +77,8 @@ static uint32_t last_step, step_now, every = 1, light_every = 1, full_until, che
 static int forced = -1, attentive;
 static int64_t first_step, past_step = INT64_MAX;
 static uint64_t step_ns;
-static uint64_t spent_ns[LEVELS], level_steps[LEVELS], level_calls[LEVELS], busy_ns, busy_steps;
+static uint64_t spent_ns[LEVELS], level_steps[LEVELS], level_measured[LEVELS], level_calls[LEVELS], busy_ns, busy_steps;
+static int measuring = 1; /* whether what the recorder costs is measured in this step */
 
 static uint64_t records, not_taken, definitions, warm_ns, warm, cold_ns, cold, new_things;
 static struct { int records, definitions, step, not_taken, warm_ns, warm, cold_ns, cold, inside, began, size, mode; } head_at;

@@ -135,6 +135,8 @@ static int begin_step(const Site *site, int thread, PyObject *args, uint64_t now
     mode_now = mode;
     set_level(level_of(last_step));
     level_steps[level]++;
+    measuring = level == FULL || (last_step & 15) == 5 || last_step < 16;
+    level_measured[level] += (uint64_t)measuring;
     if (level == OFF) { idle = 1; return 0; }
     if (period && slot_now != NULL) count_interval(period);
     before_ns = period;

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .control import Control
-from .describe import Describer, read_attribute
+from .describe import UNREAD, Describer, read_attribute
 from .fast import FastProbe, load
 from .hooks import CannotWrap, measure, wrap_site
 from .pace import AUTO, Pace
@@ -98,7 +98,7 @@ class Attachment:
         """The scheduler is built: keep its rank and the configuration that the plan names."""
         owner = args[0] if args else None
         for name in self.plan["identity"]:
-            self._keep("identity", name, read_attribute(owner, name))
+            self._keep("identity", name, _find(owner, name))
         config = read_attribute(owner, self.plan["config_owner"])
         for name in self.plan["config"]:
             self._keep("config", name, read_attribute(config, name))
@@ -126,3 +126,15 @@ class Attachment:
             with open(path + ".new", "w", encoding="utf-8") as file:
                 json.dump(self.info, file)
             os.replace(path + ".new", path)
+
+
+def _find(owner: Any, name: str) -> Any:
+    """An attribute of an object, or of one of the objects that it holds: releases moved ranks into one of their own."""
+    found = read_attribute(owner, name)
+    if found is not UNREAD:
+        return found
+    for held in list(getattr(owner, "__dict__", {}).values()):
+        fields = getattr(type(held), "__dictoffset__", 0) and vars(held)
+        if fields and name in fields:
+            return fields[name]
+    return UNREAD

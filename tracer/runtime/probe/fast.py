@@ -9,7 +9,7 @@ from typing import Any
 
 from . import wire
 from .describe import MAX_HELD, ORDINALS, UNREAD, Describer, read_attribute
-from .pace import Pace, Spent
+from .pace import COUNT, Pace, Spent
 from .probe import Probe, Site
 from .recorder import Recorder
 from .selectors import EVERY
@@ -143,9 +143,10 @@ class FastProbe(Probe):
 
     def spent(self) -> Spent:
         """As ``Probe.spent``."""
-        *levels, busy_ns, busy_steps = self.fast.spent()
-        for level, (spent_ns, steps, calls) in enumerate(levels, 1):
-            self._spent_ns[level], self._steps[level], self._calls[level] = spent_ns, steps, calls
+        levels, busy_ns, busy_steps = self.fast.spent()
+        for level, (spent_ns, calls, measured, steps) in enumerate(levels, COUNT):
+            self._spent_ns[level], self._calls[level], self._measured[level] = spent_ns, calls, measured
+            self._steps[level] = steps
         self._busy = [busy_ns, busy_steps]
         return super().spent()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import wire
 from .describe import Describer, read_attribute
-from .pace import FULL, LIGHT, OFF, PAUSE_NS, PREEMPTED_NS, Pace, Spent
+from .pace import COLD, COUNT, FULL, LIGHT, OFF, PAUSE_NS, PREEMPTED_NS, Pace, Spent
 from .recorder import Recorder, RecorderStopped
 from .selectors import RETURN, Selector
 from .tally import Tally, lengths_of
@@ -100,8 +100,9 @@ class Probe:
         self._step_ns = 0
         self._step_thread: ThreadState | None = None
         self._steps = [0, 0, 0, 0]  # by level
-        self._spent_ns = [0, 0, 0, 0]
-        self._calls = [0, 0, 0, 0]
+        self._measured = [0, 0, 0, 0]
+        self._spent_ns: list[float] = [0, 0, 0, 0]
+        self._calls: list[float] = [0, 0, 0, 0]
         self._busy = [0, 0]
         self._met = 0, 0
 
@@ -245,23 +246,33 @@ class Probe:
         self.step_begins(self.last_step, mode, size, self.spent())
         self._set_level(self.pace.level(self.last_step))
         self._steps[self.level] += 1
+        self._measured[self.level] += 1
         if self.level == OFF:
             self.tally.nothing_to_run()
             return
         self.tally.begin(now, name, size)
 
     def spent(self) -> Spent:
-        """What the recorder took so far."""
-        pairs = zip(self._spent_ns, self._calls, strict=True)
-        full, light, counted = (self.whole_cost(level, *spent) for level, spent in reversed(list(enumerate(pairs))[1:]))
-        _, counted_steps, light_steps, full_steps = self._steps
-        return Spent(full, full_steps, light, light_steps, counted, counted_steps, self._busy[0], self._busy[1])
+        """What the recorder took in the steps that were measured."""
+        full, light, counted = (self._whole_cost(level) for level in (FULL, LIGHT, COUNT))
+        steps = self._measured
+        return Spent(full, steps[FULL], light, steps[LIGHT], counted, steps[COUNT], self._busy[0], self._busy[1])
 
-    def whole_cost(self, level: int, spent_ns: float, calls: int) -> float:
-        """The cost of a level with that of the wrappers around what was measured."""
-        steps = self._steps[level]
-        gated = max(0.0, self._calls[FULL] / max(1, self._steps[FULL]) - calls / max(1, steps)) if steps else 0.0
-        return spent_ns + calls * self.wrapper_ns + gated * steps * self.gate_ns
+    def _whole_cost(self, level: int) -> float:
+        """The cost of a level's measured steps with that of the wrappers around what was measured."""
+        steps, calls = self._measured[level], self._calls[level]
+        if not steps:
+            return 0.0
+        gated = max(0.0, self._calls[FULL] / max(1, self._measured[FULL]) - calls / steps)
+        return self._spent_ns[level] + COLD * (calls * self.wrapper_ns + gated * steps * self.gate_ns)
+
+    def _all_steps(self, spent: Spent) -> list[float]:
+        """``spent`` as if every step had been measured, for the head."""
+        found: list[float] = []
+        for level, at in ((FULL, 0), (LIGHT, 2), (COUNT, 4)):
+            measured, steps = spent[at + 1], self._steps[level]
+            found += [spent[at] / measured * steps if measured else 0.0, steps]
+        return [*found, spent.busy_ns, spent.busy_steps]
 
     def _device(self, site: Site, thread: ThreadState, args: Sequence[Any], begins: bool) -> None:
         """Work for the device is queued in between. Of functions inside one another the outermost is the step's."""
@@ -282,7 +293,7 @@ class Probe:
         recorder = self.recorder
         if (recorder.every, recorder.light_every) != (self.pace.every, self.pace.light_every):
             recorder.every, recorder.light_every = self.pace.every, self.pace.light_every
-        recorder.spent = spent
+        recorder.spent = self._all_steps(spent)
         recorder.write_head()
         if self.on_step is not None:
             self.on_step(step, *kind)
