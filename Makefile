@@ -4,7 +4,8 @@
 PYTHON ?= python3
 SRC ?= sglang==0.5.9
 WORKSPACE ?= .sgltrace
-RUNS ?= base eagle3_v1 eagle3_v2 eagle3_v2_tp2 standalone_v2_http
+RUNS ?= 0512_base 0512_eagle3_v1 0512_eagle3_v2 0512_standalone_v2 0514_base 0514_eagle3_v2 0514_eagle3_v2_off4 \
+  eagle3_v2_tp2
 PYTEST ?=
 WORKERS ?= auto
 BIN := .venv/bin

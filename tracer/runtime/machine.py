@@ -18,7 +18,7 @@ def gpus(driver: Path = _DRIVER) -> tuple[list[str], str]:
         found = re.search(r"^Model:\s*(.+?)\s*$", _text(place), re.MULTILINE)
         if found is not None:
             names.append(found.group(1))
-    version = re.search(r"Kernel Module\D*(\d[\d.]*\d)", _text(driver / "version"))
+    version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]*\d)\s", _text(driver / "version"))
     if names and not any(name.lower() == "unknown" for name in names):
         return names, version.group(1) if version else ""
     return _asked()

@@ -202,9 +202,12 @@ def _read(pid: int, start: int, parent: int, folder: Path) -> Process | None:
 
 def _command(base: Path) -> list[str] | None:
     try:
-        return [w.decode("utf-8", "replace") for w in base.joinpath("cmdline").read_bytes().split(b"\0")[:-1]]
+        words = base.joinpath("cmdline").read_bytes().split(b"\0")[:-1]
     except OSError:
         return None
+    while len(words) > 1 and not words[-1]:  # servers that rename themselves leave the rest of the line empty
+        words.pop()
+    return [word.decode("utf-8", "replace").rstrip() for word in words]
 
 
 def _exit_code(pid: int) -> int | None:

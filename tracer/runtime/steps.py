@@ -262,11 +262,14 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
     """
     roles = _Roles(trace.plan)
     held = _Held(_Speculation(process.info.config))
+    held.spans = _gpu_spans(process) if trace.plan.options.gpu_time else {}
     stack: list[Call] = []
     rank = process.rank
     for item in _items(process, None if detail else roles.beside if _says_how(process) else roles.all):
         step = held.get(item.step)
         if step is None:
+            if isinstance(item, Record) and item.kind != wire.STEP:
+                continue  # what came too late for its step, or is of none
             for number in sorted(n for n in held if n < item.step - _HELD):
                 yield held.finished(number)
             step = held[item.step] = Step(number=item.step, rank=rank)
@@ -302,6 +305,7 @@ class _Held(dict[int, Step]):
         self.after_idle: set[int] = set()
         """Steps before which the loop had nothing to run."""
         self.waits: dict[int, int] = {}
+        self.spans: dict[int, list[GpuSpan]] = {}
 
     def finished(self, number: int) -> Step:
         """Take a step out, with what is known once the next one has begun."""
@@ -309,6 +313,7 @@ class _Held(dict[int, Step]):
         if following is not None and number and following.number not in self.after_idle:
             step.next_start_ns = following.start_ns
             step.wait_ns = self.waits.get(number)
+        step.gpu = self.spans.pop(number, [])
         step.speculation = self.speculation.of(step, number in self.worked, number in self.verified)
         self.worked.discard(number)
         self.verified.discard(number)
@@ -356,10 +361,17 @@ def _take(held: _Held, step: Step, record: Record) -> None:
             held.after_idle.add(record.step)
     elif record.kind == wire.ACCEPT:
         step.accept_lens = list(ints)
-    elif record.kind == wire.GPU and len(ints) == len(wire.GPU_FIELDS):
-        offset, elapsed, padded = ints
-        span = GpuSpan(record.site, record.time_ns, offset, elapsed, padded if padded >= 0 else None)
-        step.gpu = [*step.gpu, span]
+
+
+def _gpu_spans(process: ProcessTrace) -> dict[int, list[GpuSpan]]:
+    """What was measured on the device, by step: it is read, and recorded, some steps later."""
+    found: dict[int, list[GpuSpan]] = {}
+    for record in process.records():
+        if record.kind == wire.GPU and len(record.ints) == len(wire.GPU_FIELDS):
+            offset, elapsed, padded = record.ints
+            span = GpuSpan(record.site, record.time_ns, offset, elapsed, padded if padded >= 0 else None)
+            found.setdefault(record.step, []).append(span)
+    return found
 
 
 def _end(process: ProcessTrace, held: _Held) -> None:
