@@ -262,7 +262,8 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
     """
     roles = _Roles(trace.plan)
     held = _Held(_Speculation(process.info.config))
-    held.spans = _gpu_spans(process) if trace.plan.options.gpu_time else {}
+    early = bool(trace.plan.options.gpu_time)  # they may come later than the step is held
+    held.spans = _gpu_spans(process) if early else {}
     stack: list[Call] = []
     rank = process.rank
     for item in _items(process, None if detail else roles.beside if _says_how(process) else roles.all):
@@ -274,7 +275,10 @@ def steps(trace: Trace, process: ProcessTrace, detail: bool = True) -> Iterator[
                 yield held.finished(number)
             step = held[item.step] = Step(number=item.step, rank=rank)
         if isinstance(item, Record):
-            _take(held, step, item)
+            if item.kind != wire.GPU:
+                _take(held, step, item)
+            elif not early:
+                _add_span(held.spans, item)
             continue
         if detail:
             step.calls.append(item)
@@ -367,11 +371,16 @@ def _gpu_spans(process: ProcessTrace) -> dict[int, list[GpuSpan]]:
     """What was measured on the device, by step: it is read, and recorded, some steps later."""
     found: dict[int, list[GpuSpan]] = {}
     for record in process.records():
-        if record.kind == wire.GPU and len(record.ints) == len(wire.GPU_FIELDS):
-            offset, elapsed, padded = record.ints
-            span = GpuSpan(record.site, record.time_ns, offset, elapsed, padded if padded >= 0 else None)
-            found.setdefault(record.step, []).append(span)
+        if record.kind == wire.GPU:
+            _add_span(found, record)
     return found
+
+
+def _add_span(spans: dict[int, list[GpuSpan]], record: Record) -> None:
+    if len(record.ints) == len(wire.GPU_FIELDS):
+        offset, elapsed, padded = record.ints
+        span = GpuSpan(record.site, record.time_ns, offset, elapsed, padded if padded >= 0 else None)
+        spans.setdefault(record.step, []).append(span)
 
 
 def _end(process: ProcessTrace, held: _Held) -> None:
