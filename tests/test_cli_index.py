@@ -199,3 +199,20 @@ def test_a_strangers_workspace_leads_nowhere_else(home, first, tmp_path):
     assert not (tmp_path / "ws/report").is_symlink()
     pages = [path.read_text(encoding="utf-8", errors="replace") for path in (tmp_path / "ws/report").rglob("*.*")]
     assert pages and not any("secret = 1" in page for page in pages)
+
+
+def test_a_fork_under_another_name_beside_the_original(home, tmp_path):
+    for name in ("sglang", "myfork"):
+        shutil.copytree(home / "repo/python/sglang", tmp_path / "repo" / name)
+    for module in (tmp_path / "repo/myfork").rglob("*.py"):
+        module.write_text(re.sub(r"\bsglang\b", "myfork", module.read_text()))
+    done = sgltrace(home, "index", tmp_path / "repo", "--package", "myfork", "-o", tmp_path / "ws", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["entry_points"] == {
+        "v1": "myfork.srt.speculative.eagle_worker:EAGLEWorker.forward_batch_generation",
+        "v2": "myfork.srt.speculative.eagle_worker_v2:EAGLEWorkerV2.forward_batch_generation",
+    }
+    done = sgltrace(home, "report", "-w", tmp_path / "ws")  # it opens the same package again
+    assert done.returncode == 0 and "no source text" not in done.stderr
+    done = sgltrace(home, "index", tmp_path / "repo", "--package", "spoon", "-o", tmp_path / "ws")
+    assert done.returncode == 3 and "has no package spoon" in done.stderr
