@@ -5,7 +5,8 @@
 The mutants are those of ``tests/mutants.py``, of files that a scheduler's process reaches. Each is put into its release
 in the place of the original, and the call graph is made (with ``--whole`` the whole index). A process of its own does
 that, which has all other facts from the cache; one that raises, dies, or is busy for longer than the limit is counted,
-and named with its seed. ``--seed N --count 1`` runs one again, and shows its traceback.
+and named with its seed. ``--seed N --count 1`` runs one again, and shows its traceback. Other kinds of input have their
+long run in the tests: ``SGLTRACE_MUTANTS=100 python -m pytest tests/test_mutants.py``.
 """
 
 from __future__ import annotations

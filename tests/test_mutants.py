@@ -1,11 +1,13 @@
 """Mutants of each kind of input: no traceback, no hang, and nothing else suffers.
 
-Budgets are small and seeds fixed; ``benchmarks/mutants.py`` has the long run.
+Budgets are small and seeds fixed. A long run: ``SGLTRACE_MUTANTS=100`` has a hundred times as many, and
+``benchmarks/mutants.py`` puts mutants of sources into whole releases.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -39,8 +41,9 @@ from sgltrace.workspace import encode_index, load_index
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "fixtures/toysgl"
 LONGEST_S = 60
+TIMES = int(os.environ.get("SGLTRACE_MUTANTS", "1"))
 
-few = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=40 * TIMES, deadline=None, derandomize=True, database=None)
 
 
 @contextmanager
@@ -76,7 +79,7 @@ def read_by_an_index(toy, cache) -> list[str]:
     return sorted({function.file for function in made.functions})
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(120 * TIMES))
 def test_a_mutant_is_read_or_told_why_not(seed, toy):
     paths = sorted(toy.modules.values())
     source = toy.read(paths[seed % len(paths)])
@@ -90,7 +93,7 @@ def test_a_mutant_is_read_or_told_why_not(seed, toy):
         assert syntax.encode(syntax.decode(syntax.encode(facts))) == syntax.encode(facts)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 * TIMES))
 def test_a_mutant_in_a_tree_ends_no_index_and_takes_no_other_file_with_it(seed, toy, cache, read_by_an_index):
     path = read_by_an_index[seed % len(read_by_an_index)]
     tree = edited(toy, {path: mutant(toy.read(path), seed)})
@@ -176,7 +179,7 @@ def replaced(plain: object, dice: random.Random) -> object:
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(40 * TIMES))
 def test_an_index_with_anything_in_it_is_used_or_refused(seed, tmp_path):
     dice = random.Random(seed)
     plain = json.loads(encode_index(sample_index(modules=1, functions=3)))
