@@ -19,7 +19,7 @@ from sgltrace.reports.views.compared import compared
 from sgltrace.runtime import read_trace
 from sgltrace.runtime.aggregate import Aggregator
 from sgltrace.runtime.probe import wire
-from sgltrace.runtime.steps import Step
+from sgltrace.runtime.step import Step
 
 
 def recorded(name: str, rates: dict[int, float], kept: float = 1.0, off_from: int | None = None) -> RunFigures:

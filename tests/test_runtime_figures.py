@@ -14,7 +14,7 @@ from sgltrace.runtime import Options, aggregates, read_trace, steps
 from sgltrace.runtime.aggregate import Aggregator
 from sgltrace.runtime.distribution import Histogram, Rate
 from sgltrace.runtime.probe import wire
-from sgltrace.runtime.steps import Step
+from sgltrace.runtime.step import Step
 from sgltrace.runtime.tables import excluded
 
 RECORDED = sorted(path.name for path in TRACES.iterdir() if (path / "plan.json").is_file())

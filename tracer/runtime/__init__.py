@@ -30,7 +30,8 @@ from .perfetto import export_perfetto
 from .plan import Options, Plan, Site
 from .session import RunOptions, Session, run
 from .show import crash
-from .steps import DECODE, Call, Step, by_step, calls, steps
+from .step import DECODE, Call, Step
+from .steps import by_step, calls, steps
 from .switches import AfterSwitch
 from .trace import ProcessTrace, Trace, read_trace
 

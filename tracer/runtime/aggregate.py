@@ -15,7 +15,8 @@ import msgspec
 from .counted import counted, with_counted
 from .distribution import Histogram, Rate
 from .histogram import Kind
-from .steps import DECODE, OFF, PLAIN, Step, steps
+from .step import DECODE, OFF, PLAIN, Step
+from .steps import steps
 from .switches import Stays, Switches
 from .trace import ProcessTrace, Trace
 

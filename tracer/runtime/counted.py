@@ -10,7 +10,7 @@ import msgspec
 
 from .histogram import Kind
 from .probe import wire
-from .steps import DECODE, OFF, ON, PLAIN
+from .step import DECODE, OFF, ON, PLAIN
 from .trace import ProcessTrace
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from .observations import ListValue
-from .steps import DECODE, OFF, ON, PLAIN, Call, Step
+from .step import DECODE, OFF, ON, PLAIN, Call, Step
 
 Learned = tuple[int, str, str]
 """A tensor in a call's values: the site's number, ``before`` or ``after``, and the path."""

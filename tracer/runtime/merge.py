@@ -19,7 +19,8 @@ from sgltrace.errors import InputError, UsageError
 
 from .observe import RankComparer
 from .staging import RunInfo, write_run
-from .steps import Step, by_step, steps
+from .step import Step
+from .steps import by_step, steps
 from .trace import FILE, MERGED, Merged, Node, ProcessTrace, Trace, read_trace
 
 MATCHED = 2_000

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from .decode import Record
 from .observations import Observation, RankDifference, Sharing, TensorValue, Unset
 from .signatures import Signature, TensorAt, UnsetAt, walk_tensors
-from .steps import Call, Step, by_step, steps
+from .step import Call, Step
+from .steps import by_step, steps
 from .trace import Trace
 
 _ITEM_BYTES = {

@@ -12,7 +12,8 @@ from sgltrace.errors import InputError
 from .decode import Record
 from .observations import Enumerated, ListValue, ObjectValue, TensorValue, Value
 from .probe import wire
-from .steps import Call, GpuSpan, Step, steps
+from .step import Call, GpuSpan, Step
+from .steps import steps
 from .trace import Trace
 
 MAX_ARGUMENTS = 60

@@ -9,7 +9,8 @@ import msgspec
 
 from sgltrace.errors import UsageError
 
-from .steps import Step, steps
+from .step import Step
+from .steps import steps
 from .trace import ProcessTrace, Trace
 
 _SPAN = re.compile(r"(\d+)?:(\d+)?$")

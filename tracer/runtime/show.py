@@ -11,7 +11,8 @@ from .aggregate import Aggregate, Aggregator, aggregator
 from .ended import crashed, how_it_ended
 from .perfetto import flat
 from .selection import Selection
-from .steps import OFF, Call, GpuSpan, Step, steps
+from .step import OFF, Call, GpuSpan, Step
+from .steps import steps
 from .trace import ProcessTrace, Trace, read_trace
 
 CRASH_STEPS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .steps import OFF, ON, Step
+from .step import OFF, ON, Step
 
 AFTER = 4
 """Steps after a switch that are looked at."""

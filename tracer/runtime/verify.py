@@ -11,7 +11,8 @@ import msgspec
 from .invariants import TESTS, Learned, View, captured_sizes, learn_draft_rows
 from .probe import wire
 from .show import step_text
-from .steps import DECODE, ON, Call, Step, by_step, steps
+from .step import DECODE, ON, Call, Step
+from .steps import by_step, steps
 from .trace import Trace
 
 BEFORE = 3
