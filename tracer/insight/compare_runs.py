@@ -86,6 +86,8 @@ class Switch(msgspec.Struct, kw_only=True):
     bands: list[Band] = []
     batches_of: str = ""
     """The run whose batches the hysteresis was tried on."""
+    batches_partly: bool = False
+    """Whether some of its steps are not in the trace, so that batches may have changed in between."""
 
 
 class RunComparison(msgspec.Struct, kw_only=True):
@@ -176,6 +178,7 @@ def _switch(run: RunFigures, base: RunFigures, runs: Sequence[RunFigures]) -> Sw
         advised=advised(tried),
         bands=tried,
         batches_of=busiest.name,
+        batches_partly=any(row.counted for row in busiest.decoding),
     )
 
 

@@ -88,8 +88,9 @@ def _switch(switch: Switch) -> Iterator[str]:
     if not switch.bands:
         return
     none = switch.bands[0]
+    partly = ", as far as its steps are in the trace" if switch.batches_partly else ""
     yield (
-        f"on the batches of {switch.batches_of}, off from {none.off_from} and on below it would have switched "
+        f"on the batches of {switch.batches_of}{partly}, off from {none.off_from} and on below it would have switched "
         f"{_switches(none)}"
     )
     if switch.advised is None:
