@@ -119,6 +119,17 @@ def test_damaged_member_is_unreadable_and_the_rest_is_read(tmp_path, opened):
     assert tree.read_module("sglang.srt.server_args")
 
 
+def test_damaged_metadata_says_nothing(tmp_path, opened):
+    path = write_wheel(tmp_path)
+    name = "sglang-1.2.3.dist-info/METADATA"
+    with zipfile.ZipFile(path) as archive:
+        at = archive.getinfo(name).header_offset
+    data = bytearray(path.read_bytes())
+    data[at + 30 + len(name) + 2] ^= 0xFF
+    path.write_bytes(data)
+    assert opened(path).source.version == "1.2.3"  # from its other file
+
+
 def test_zip_without_sglang(tmp_path, opened):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("pkg/a.py", b"")

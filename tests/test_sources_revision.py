@@ -137,3 +137,22 @@ def test_a_clone_without_folders_is_partial_too(tmp_path, checkout, opened):
     git(checkout, "config", "uploadpack.allowFilter", "true")
     git(tmp_path, "clone", "--no-checkout", "--filter=tree:0", f"file://{checkout}", "treeless")
     assert "is a partial clone that lacks folders" in refusal(opened, f"{tmp_path}/treeless@HEAD")
+
+
+def test_an_object_that_is_gone_is_one_file_that_cannot_be_read(checkout, opened):
+    names = ("python/sglang/srt/managers/scheduler.py", "python/pyproject.toml")
+    (checkout / names[1]).write_text("[project]\nversion = '3'\n")
+    git(checkout, "rm", "-q", "python/sglang/_version.py")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-m", "two")
+    for name in names:
+        hashed = subprocess.run(
+            ["git", "-C", str(checkout), "rev-parse", f"HEAD:{name}"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        (checkout / ".git/objects" / hashed[:2] / hashed[2:]).unlink()
+    tree = opened(f"{checkout}@HEAD")
+    assert tree.source.version is None
+    for _ in range(2):
+        with pytest.raises(UnreadableFile, match="git has lost the object"):
+            tree.read_module(SCHEDULER)
+        assert tree.read_module("sglang.srt.server_args") == MODULES["sglang/srt/server_args.py"]

@@ -6,6 +6,7 @@ nothing by itself, to speak no protocol, and to run no hook and no monitor.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -55,10 +56,15 @@ class GitStore:
         """The bytes of a file. Raises UnreadableFile."""
         process = self._reader()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{self._objects[name]}\n".encode())
-        process.stdin.flush()
-        answer = process.stdout.readline().split()
+        try:
+            process.stdin.write(f"{self._objects[name]}\n".encode())
+            process.stdin.flush()
+            answer = process.stdout.readline().split()
+        except BrokenPipeError:
+            answer = []
         if len(answer) != 3 or answer[1] != b"blob":
+            if not answer:  # git has ended; the next file is asked of another
+                self._close()
             raise UnreadableFile(f"cannot read {name}: git has lost the object {self._objects[name]}")
         data = process.stdout.read(int(answer[2]))
         process.stdout.read(1)  # the newline behind the object
@@ -92,12 +98,18 @@ class GitStore:
             self._owner = os.getpid()
         return self._process
 
-    def __del__(self) -> None:
-        process = getattr(self, "_process", None)
+    def _close(self) -> None:
+        process, self._process = self._process, None
         if process is not None and self._owner == os.getpid():
-            process.stdin.close()
+            assert process.stdin is not None and process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             process.stdout.close()
             process.wait()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_process"):
+            self._close()
 
 
 def open_revision(requested: str, checkout: Path, revision: str, package: str | None = None) -> SourceTree:

@@ -134,7 +134,10 @@ def tree_in(store: Store, source: Source, *, where: str, within: str = "", packa
     present = set(names)
 
     def read(name: str) -> bytes | None:
-        return store.read(name) if name in present else None
+        try:
+            return store.read(name) if name in present else None
+        except UnreadableFile:  # it says nothing about name and version; the rest of the tree does
+            return None
 
     own = [name for name in names if name.startswith(f"{folder}/")]
     found = Package(folder, package_name(folder.rpartition("/")[2], own, read))
