@@ -9,9 +9,8 @@ MODE is `base` or ALGORITHM,STEPS,TOPK,DRAFT_TOKENS,PATH; MODELS the folder with
 The throughput of one engine varies by several percent from second to second, and two engines differ by more; so every
 wrapper is taken off the running scheduler and put back again, in turns of a quarter second, and each turn is held
 against the mean of the two beside it. Printed: that ratio's mean, its standard error, and the mean of each fifth of the
-run. Whether greedy output stays the same is looked at, too. Seen on an H200 (SGLang 0.5.12.post1, batch 8): v1 0.988 ±
-0.005, v2 0.993 ± 0.011, output identical; without any probe, in blocks of eight generations, the same harness's ratio
-strayed from 0.93 to 1.07 on v1 and from 0.94 to 1.24 on v2.
+run. Whether greedy output stays the same is looked at, too. What was seen on an H200 is in
+`docs/recording.md`.
 """
 
 from __future__ import annotations

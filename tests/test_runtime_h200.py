@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgltrace.runtime import read_trace, steps
+from sgltrace.runtime import observations, read_trace, steps
 
 TRACES = Path(__file__).parent.parent / "fixtures" / "traces"
 CLIENT = json.loads((TRACES / "client.json").read_text())
@@ -91,3 +91,16 @@ def test_no_step_is_left_unfinished(name):
 def test_steps_in_which_something_compiled_are_apart():
     kind = kinds("0512_base")["DECODE", 12]
     assert kind.compiled_steps and kind.odd_ns / kind.odd > 3 * kind.period_ns
+
+
+def test_filter_merge_and_the_slots_at_a_steps_start_are_recorded():
+    seen = observations(read_trace(TRACES / "0514_eagle3_v2"))
+    functions = {o.function.rpartition(":")[2] for o in seen}
+    assert "ScheduleBatch.filter_batch" in functions
+    assert any(
+        o.path == "arg.batch.out_cache_loc" and o.stage == "step"
+        for o in observations(read_trace(TRACES / "0512_base"))
+    )
+    trace = read_trace(TRACES / "0512_base")
+    sites = {site.qualname for site in trace.plan.sites}
+    assert {"ScheduleBatch.filter_batch", "ScheduleBatch.merge_batch"} <= sites

@@ -45,7 +45,9 @@ def run(
     steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps from A on, up to but without B.")] = "",
     every: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Record every Nth step in full (1: all); 0 keeps to 0.5% of the time."),
+        typer.Option(
+            min=0, metavar="N", help="Record every Nth step in full (1: all; 0: what 0.5% of the time pays for)."
+        ),
     ] = 0,
     pointers: Annotated[
         bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")

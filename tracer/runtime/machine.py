@@ -11,8 +11,11 @@ _DRIVER = Path("/proc/driver/nvidia")
 _TIMEOUT_S = 10.0
 
 
-def gpus(driver: Path = _DRIVER) -> tuple[list[str], str]:
-    """Names of the GPUs in the driver's order, and its version; empty where there are none or they cannot be told."""
+def gpus(driver: Path = _DRIVER, ask: bool = True) -> tuple[list[str], str]:
+    """Names of the GPUs in the driver's order, and its version; empty where there are none or they cannot be told.
+
+    Where its files do not say, ``nvidia-smi`` is asked, which may take seconds; not without ``ask``.
+    """
     names = []
     for place in sorted(driver.glob("gpus/*/information")):
         found = re.search(r"^Model:\s*(.+?)\s*$", _text(place), re.MULTILINE)
@@ -21,7 +24,7 @@ def gpus(driver: Path = _DRIVER) -> tuple[list[str], str]:
     version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]*\d)\s", _text(driver / "version"))
     if names and not any(name.lower() == "unknown" for name in names):
         return names, version.group(1) if version else ""
-    return _asked()
+    return _asked() if ask else ([], "")
 
 
 def _asked() -> tuple[list[str], str]:

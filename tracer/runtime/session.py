@@ -84,7 +84,7 @@ def run(options: RunOptions, say: Callable[[str], None] | None = None) -> Sessio
         started_ns=time.time_ns(),
         monotonic_ns=time.monotonic_ns(),
     )
-    info.gpus, info.driver = machine.gpus()
+    info.gpus, info.driver = machine.gpus(ask=False)
     _try_write(folder, info, problems)
     say(f"tracing {_what(target)} into {folder}, {len(plan.sites)} sites planned")
     return _run_traced(options, environment, folder, info, problems, say)
@@ -195,6 +195,8 @@ def _run_traced(
         found.append(f"the trace folder {folder} was removed during the run")
     else:
         found += [f"recording stopped early: {why}" for why in seen.stopped]
+        if not info.gpus:
+            info.gpus, info.driver = machine.gpus()
         info.signals = [signal.Signals(number).name for number in launched.passed_on]
         info.processes, lines = not_attached(watcher)
         found += lines
