@@ -120,10 +120,21 @@ def test_the_command_says_what_broke_and_ends_with_1(tmp_path, capsys):
     folder = str(editor.save())
     assert sgltrace(["verify", folder]) == 1
     shown = capsys.readouterr().out
-    assert "accept_lengths: first broken in step 9, rank tp0" in shown and "0 is less than 1" in shown
+    assert "\naccept_lengths: first broken in step 9, rank tp0\n" in shown and "0 is less than 1" in shown
     assert sgltrace(["verify", folder, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["healthy"] is False
     assert next(row["first"]["step"] for row in told["invariants"] if row["broken"]) == 9
     assert sgltrace(["verify", str(TRACES / "base")]) == 0
     assert sgltrace(["verify", str(tmp_path)]) == 3
+
+
+def test_a_result_without_any_length_is_one_that_lacks_them(tmp_path):
+    editor = Editor(tmp_path / "edited", "0512_eagle3_v2")
+    step = next(r.step for r in editor.records if r.kind == wire.ACCEPT and r.step > 5)
+    for record in editor.records:
+        if record.kind == wire.ACCEPT and record.step == step:
+            record.ints = []
+    found = {held.name: held for held in verify(read_trace(editor.save())).invariants}
+    first = found["accept_count"].first
+    assert first is not None and first.step == step

@@ -37,7 +37,8 @@ def verify(
             say(f"{held.name:<15} {state or 'nothing recorded tells':<28} {held.says}")
         for held in found.invariants:
             if held.first is not None:
-                print(bold(f"\n{held.name}: first broken in step {held.first.step}, rank {held.first.rank}"))
+                print()
+                print(bold(f"{held.name}: first broken in step {held.first.step}, rank {held.first.rank}"))
                 say(f"  {held.first.what}")
                 for line in held.first.before:
                     say(f"  {line}")

@@ -71,7 +71,7 @@ def result_rows(view: View) -> str | None:
 def accept_lengths(view: View) -> str | None:
     """A request keeps at least one token of a step, and at most as many as were verified for it."""
     lengths, width = view.step.accept_lens, view.width()
-    if lengths is None or DECODE not in view.step.mode:
+    if not lengths or DECODE not in view.step.mode:
         return None
     again = view.step.accept_again
     if again is not None and again != lengths:

@@ -72,7 +72,7 @@ class _Speculation:
             return PLAIN
         if self.width is not None and (step.verified is not None or (step.width is not None and self.padded)):
             return OFF if step.width == 1 else ON
-        if verified or (step.accept_lens is not None and max(step.accept_lens) > 1):
+        if verified or (step.accept_lens and max(step.accept_lens) > 1):
             return ON
         return OFF if worker else ""
 
