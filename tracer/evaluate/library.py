@@ -145,7 +145,8 @@ def open_for_reading(machine: Machine, path: Any, mode: str) -> Any:
 def _exists(machine: Machine, path: Any) -> Any:
     if isinstance(path, Unknown):
         return Unknown(f"the file {path.name} exists")
-    if path in machine.readable:
+    if path in machine.readable or any(path == named or path.startswith(f"{named}/") for named in machine.named):
+        machine.used[f"os.path.exists({path!r}), here"] = Path(path).exists()
         return Path(path).exists()
     return machine.assumed_value(Unknown(f"os.path.exists({path!r})"))
 
@@ -324,6 +325,8 @@ def _importlib_util(machine: Machine) -> dict[str, Any]:
             return Unknown(f"find_spec({name.name})")
         if machine.modules.is_own(name):
             return Opaque() if machine.modules.exists(name) else None
+        if machine.modules.is_installed(name):
+            return Opaque()
         fact = machine.assumed_value(Unknown(f"{name} is installed"))
         return (
             Unknown(f"{name} is installed", (Opaque(), None), fact.roots)

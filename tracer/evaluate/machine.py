@@ -127,7 +127,8 @@ class Leniency(Protocol):
 
 class Machine:
     """Runs functions of a source tree. ``assumed`` answers by name what is not known; ``facts`` are what is known of
-    modules outside the source (by dotted name); ``readable`` are the files that the source may read.
+    modules outside the source (by dotted name); ``readable`` are the files that the source may read, ``named`` the
+    paths of which it may ask whether they are there.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Machine:
         facts: Mapping[str, Any] | None = None,
         installed: frozenset[str] = frozenset(),
         readable: frozenset[str] = frozenset(),
+        named: frozenset[str] = frozenset(),
         watcher: Watcher | None = None,
     ) -> None:
         self.environment: dict[str, Any] = dict(environment or {})
@@ -147,6 +149,7 @@ class Machine:
         """What was taken from ``assumed`` and ``facts``."""
         self.facts = dict(facts or {})
         self.readable = readable
+        self.named = named
         self.watcher = watcher if watcher is not None else Watcher()
         self.journal = Journal()
         self.decided: dict[str, bool] = {}

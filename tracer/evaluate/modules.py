@@ -36,6 +36,10 @@ class Modules:
         """Whether a dotted name lies in the source's package."""
         return name == self._tree.package or name.startswith(f"{self._tree.package}.")
 
+    def is_installed(self, name: str) -> bool:
+        """Whether a package outside the source is always there."""
+        return name.partition(".")[0] in self._installed
+
     def exists(self, name: str) -> bool:
         """Whether the source has such a module or package."""
         return name in self._tree.modules or name in self._packages

@@ -90,6 +90,7 @@ def handle(tree: SourceTree, parts: Parts, command: Command, inputs: Inputs, hin
         facts=inputs.facts,
         installed=hints.installed,
         readable=frozenset(word for word in _words(command.arguments) if Path(word).is_file()),
+        named=frozenset(word for word in _words(command.arguments) if not word.startswith("-")),
         watcher=recorder,
     )
     recorder.machine = machine
