@@ -1,0 +1,1 @@
+"""The off step as a program: what runs in it, what it meets, and what it leaves behind."""

@@ -1,0 +1,244 @@
+"""The steps of a program: with speculation, without, and off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sgltrace.coupling.offstep.domain import (
+    BATCH,
+    MODE,
+    NONE,
+    OBJECT,
+    PATH,
+    PROCESS,
+    UNSET,
+    Atom,
+    Fact,
+    Val,
+    const,
+    member,
+)
+from sgltrace.coupling.offstep.lookup import Apart, Lookup, Sites
+from sgltrace.coupling.offstep.parts import Parts
+from sgltrace.coupling.offstep.run import Run
+from sgltrace.coupling.offstep.scenario import Scenario
+from sgltrace.coupling.vocabulary import Vocabulary
+from sgltrace.index import syntax as s
+from sgltrace.index.entities import ClassInfo, FunctionInfo
+from sgltrace.index.fields import Access, FieldFlow
+from sgltrace.index.program import Program
+from sgltrace.index.values import Instance
+
+
+@dataclass(eq=False)
+class Step:
+    """One step: what the scheduler runs, and what the worker it calls runs."""
+
+    name: str
+    scheduler: Run
+    worker: Run
+    unset: dict[tuple[ClassInfo, str], Val]
+    """Fields of the result that nothing sets, with what they are then."""
+
+    @property
+    def runs_(self) -> tuple[Run, Run]:
+        """Both halves."""
+        return self.scheduler, self.worker
+
+    def runs(self, access: Access) -> bool:
+        """Whether an access happens in the step."""
+        return self.scheduler.runs(access) or self.worker.runs(access)
+
+    def reaches(self, function: FunctionInfo) -> bool:
+        """Whether the step reaches a function."""
+        return function in self.scheduler or function in self.worker
+
+    def completes(self, access: Access) -> bool:
+        """Whether an access happens, and nothing strikes before it in its function."""
+        return any(run.runs(access) and not run.fails_before(access) for run in self.runs_)
+
+
+class Steps:
+    """The steps of one program, each run when it is first asked for."""
+
+    def __init__(self, program: Program, flow: FieldFlow, sites: Sites, parts: Parts, vocabulary: Vocabulary) -> None:
+        self.program, self.flow, self.sites = program, flow, sites
+        self.parts, self.words = parts, vocabulary
+        self._known: dict[tuple[str, str | None, bool], Step] = {}
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the program."""
+        return tuple(self.parts.entries)
+
+    def on(self, path: str) -> Step:
+        """A step with speculation on a path."""
+        return self._step("on", path, True)
+
+    def plain(self, path: str) -> Step:
+        """A step of a process without speculation, with the path's scheduling."""
+        return self._step("plain", path, False)
+
+    def off(self, path: str, attached: bool) -> Step:
+        """An off step of design A or B: the target worker on the batch, from a speculative process's scheduler.
+
+        ``attached``: whether the batch still carries the draft's state.
+        """
+        return self._step("off", path, attached)
+
+    def _step(self, name: str, path: str, attached: bool) -> Step:
+        key = (name, path, attached)
+        if key not in self._known:
+            self._known[key] = self._run(name, path, attached)
+        return self._known[key]
+
+    # --- building ---
+
+    def _run(self, name: str, path: str, attached: bool) -> Step:
+        parts = self.parts
+        entry, target = parts.entries[path], parts.target
+        scenario = self._scenario(name, path, attached)
+        loose = Lookup(self.program, self.flow, self.sites, scenario)
+        if name == "on":
+            scenario.worker_types = {parts.mode: None} if parts.mode is not None else {}
+            loose.strict = frozenset({entry})
+        inner = Run(loose, [entry] if name == "on" else [target] if target is not None else [])
+        unset = {} if name == "on" else self._unset(inner)
+        outer = self._scenario(name, path, attached)
+        outer.fields |= unset
+        outer.stops = {f: () for f in (*parts.all_entries, *((target,) if target else ()))}
+        outer.avoid = self._other_stages()
+        lookup = Lookup(self.program, self.flow, self.sites, outer)
+        scheduler = Run(lookup, self._loops(lookup, path))
+        kept = {key: value for key, value in unset.items() if not self._sets(scheduler, key)}
+        if kept != unset:
+            outer = self._scenario(name, path, attached)
+            outer.fields |= kept
+            outer.stops = {f: () for f in (*parts.all_entries, *((target,) if target else ()))}
+            outer.avoid = self._other_stages()
+            lookup = Lookup(self.program, self.flow, self.sites, outer)
+            scheduler = Run(lookup, self._loops(lookup, path))
+        return Step(name, scheduler, inner, kept)
+
+    def _scenario(self, name: str, path: str, attached: bool) -> Scenario:
+        parts, words = self.parts, self.words.spec
+        spec = name != "plain"
+        made = Scenario(f"{name} {path}")
+        steps = self.program.phases.of
+        made.within = frozenset(steps[path if spec else "any"]["every step"])
+        if parts.algorithm is not None:
+            why = [Fact(PROCESS, parts.algorithm.name)]
+            if spec:
+                made.types[parts.algorithm] = member(parts.algorithm, parts.members.get(path, ()), why)
+            elif parts.no_algorithm is not None:
+                made.types[parts.algorithm] = member(parts.algorithm, [parts.no_algorithm], why)
+        if parts.mode is not None:
+            made.types[parts.mode] = member(parts.mode, ["DECODE"], [Fact(MODE, parts.mode.name)])
+        state: Atom = OBJECT if attached and spec else NONE
+        for cls in parts.batches:
+            for field in parts.state_fields:
+                scope = BATCH if spec else PROCESS
+                made.fields[cls, field] = Val(frozenset({state}), frozenset({Fact(scope, f"{cls.name}.{field}")}))
+        for cls in self._named(words.args_classes):
+            for field in sorted(words.widths | words.algorithm_fields):
+                if (cls, field) in self.flow.fields:
+                    why = [Fact(PROCESS, f"{cls.name}.{field}")]
+                    made.fields[cls, field] = Val(frozenset({OBJECT if spec else NONE}), frozenset(why))
+            for field in sorted(words.no_overlap_fields):
+                made.fields[cls, field] = const(path == "v1", [Fact(PATH, f"{cls.name}.{field}")])
+        for field in sorted(words.worker_fields):
+            why = [Fact(PROCESS, f"{parts.scheduler.name}.{field}")]
+            made.fields[parts.scheduler, field] = Val(frozenset({OBJECT if spec else NONE}), frozenset(why))
+        if name != "on":
+            for (cls, field) in self.flow.fields:
+                if field in words.draft_flags:
+                    made.fields[cls, field] = const(False)
+        made.fields[parts.scheduler, "is_generation"] = const(True)
+        return made
+
+    def _named(self, names: frozenset[str]) -> list[ClassInfo]:
+        return [cls for name in sorted(names) for cls in self.program.find_classes(name)]
+
+    def _loops(self, lookup: Lookup, path: str) -> list[FunctionInfo]:
+        """The event loops that the scenario's process may choose."""
+        steps = self.program.phases.of[path]["every step"]
+        alive = []
+        for loop in self.parts.loops:
+            if loop not in steps:
+                continue
+            for caller, call in self.sites.callers.get(loop, []):
+                apart = Apart(lookup, caller, 0)
+                chain = self.program.guards(caller).at(call)
+                if not any(
+                    c.test is not None
+                    and c.kind in ("if", "return")
+                    and (value := apart.ev(c.test)) is not None
+                    and value.truth is (not c.holds)
+                    for c in chain
+                ):
+                    alive.append(loop)
+                    break
+        return alive or [loop for loop in self.parts.loops if loop in steps]
+
+    def _other_stages(self) -> frozenset[FunctionInfo]:
+        """Functions that make a batch one of another mode: they prepare no decode."""
+        mode = self.parts.mode
+        if mode is None:
+            return frozenset()
+        found = set()
+        for (cls, _), uses in self.flow.fields.items():
+            if cls not in self.parts.batches:
+                continue
+            for access in uses.writes:
+                value, function = access.value, access.function
+                if access.kind != "assign" or not isinstance(value, s.Attr) or function in self.parts.own:
+                    continue
+                types = [v for v in self.program.types(value, function) if isinstance(v, Instance)]
+                if not any(v.cls is mode for v in types) or value.attr not in self.sites.members(mode):
+                    continue
+                if value.attr != "DECODE" and not self.program.guards(function).at(access.statement or value):
+                    found.add(function)
+        return frozenset(found)
+
+    # --- the result ---
+
+    def _unset(self, run: Run) -> dict[tuple[ClassInfo, str], Val]:
+        """The fields of the results that a worker's step leaves as their class makes them, and what that is."""
+        out: dict[tuple[ClassInfo, str], Val] = {}
+        for cls in self.parts.results:
+            for (owner, name), uses in self.flow.fields.items():
+                if owner is not cls:
+                    continue
+                if any(a.kind != "default" and run.runs(a) for a in uses.writes):
+                    continue
+                default = self.default(cls, name)
+                if default is not None:
+                    out[cls, name] = Val(default.atoms, frozenset({Fact(UNSET, f"{cls.name}.{name}")}))
+        return out
+
+    def default(self, cls: ClassInfo, name: str) -> Val | None:
+        """What a field is where nothing sets it, as its class says."""
+        for base in self.program.engine.classes.mro(cls):
+            for statement in base.node.body:
+                if isinstance(statement, s.AnnAssign) and isinstance(statement.target, s.Name):
+                    if statement.target.id == name:
+                        return const(statement.value.value) if isinstance(statement.value, s.Const) else None
+                elif isinstance(statement, s.Assign) and isinstance(statement.value, s.Const):
+                    if any(isinstance(t, s.Name) and t.id == name for t in statement.targets):
+                        return const(statement.value.value)
+        return None
+
+    def _sets(self, run: Run, key: tuple[ClassInfo, str]) -> bool:
+        """Whether the scheduler itself gives a field of the result a value that is not made of the field."""
+        uses = self.flow.fields[key]
+        for access in uses.writes:
+            if access.kind in ("default", "constructor") or not run.runs(access):
+                continue
+            made_of = {(a.cls, a.field) for a in (*access.sources, *access.derived)}
+            own = access.value is not None and any(
+                isinstance(part, s.Attr) and part.attr == key[1] for part in s.descend(access.value)
+            )
+            if key not in made_of and not own:
+                return True
+        return False
