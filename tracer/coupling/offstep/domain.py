@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sgltrace.index.entities import ClassInfo
+from sgltrace.index.resolution.entities import ClassInfo
 
 
 @dataclass(frozen=True, slots=True)

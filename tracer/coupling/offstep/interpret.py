@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgltrace.coupling.offstep.domain import FALSE, OBJECT, TRUE, Fact, Val, boolean, const, join
-from sgltrace.index import syntax as s
-from sgltrace.index.entities import FunctionInfo
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.resolution.entities import FunctionInfo
 
 if TYPE_CHECKING:
     from sgltrace.coupling.offstep.lookup import Lookup
@@ -59,6 +59,8 @@ class Reading:
 
 class Interpreter:
     """One function under one scenario."""
+
+    expressions: ClassVar[dict[type, Callable[[Any, Any], Val | None]]] = {}
 
     def __init__(self, lookup: Lookup, function: FunctionInfo, params: Env, depth: int = 0) -> None:
         self.lookup = lookup
@@ -208,13 +210,13 @@ class Interpreter:
         through = self.block(node.body)
         after = self.env
         for handler in node.handlers:
-            certain, self.certain = self.certain, False
+            certain, behind, self.certain = self.certain, self.behind, False
             self.env = dict(before)
             self._forget(node.body)
             if self.block(handler.body):
                 after = self._merge(after, self.env) if through else self.env
                 through = True
-            self.certain = certain
+            self.certain, self.behind = certain, behind
         self.env = after
         if through and node.orelse:
             through = self.block(node.orelse)
@@ -222,15 +224,15 @@ class Interpreter:
 
     def _match(self, node: s.Match) -> bool:
         self.ev(node.subject)
-        before, certain = self.env, self.certain
+        before, certain, behind = self.env, self.certain, self.behind
         merged, through = dict(before), True
         for case in node.cases:
-            self.env, self.certain = dict(before), False
+            self.env, self.certain, self.behind = dict(before), False, behind
             for name in case.names:
                 self._set(name, None)
             if self.block(case.body):
                 merged = self._merge(merged, self.env)
-        self.env, self.certain = merged, certain
+        self.env, self.certain, self.behind = merged, certain, behind
         return through
 
     def _delete(self, node: s.Delete) -> bool:
@@ -267,6 +269,9 @@ class Interpreter:
             self._bind(target.value, None, None)
         elif isinstance(target, s.Attr):
             self._must(target.value, self.ev(target.value), "AttributeError")
+            path = _path(target)
+            if path is not None:
+                self._set(path, value)
         else:
             self.ev(target)
 
@@ -293,8 +298,7 @@ class Interpreter:
         self.reading.strikes.append(
             Strike(self.function, line, exception, node, facts, self.certain, self._statement)
         )
-        if self.certain:
-            self.behind = True
+        self.behind = True
 
     def _must(self, node: s.Expr, value: Val | None, exception: str) -> None:
         """The value is used as what None is not."""
@@ -313,7 +317,7 @@ class Interpreter:
 
     def ev(self, node: s.Expr) -> Val | None:
         """What an expression is."""
-        handler = _EXPRESSIONS.get(type(node))
+        handler = self.expressions.get(type(node))
         value = handler(self, node) if handler is not None else None
         self.reading.seen.add(id(node))
         if value is not None:
@@ -330,6 +334,9 @@ class Interpreter:
     def _attr(self, node: s.Attr) -> Val | None:
         base = self.ev(node.value)
         self._must(node.value, base, "AttributeError")
+        path = _path(node)
+        if path is not None and path in self.env:
+            return self.env[path]
         return self.lookup.attribute(node, self.function, base, self.depth)
 
     def _call(self, node: s.Call) -> Val | None:
@@ -378,9 +385,9 @@ class Interpreter:
             right = self.ev(node.right)
             self.facts = outer
             return right if right is None or not left.why else Val(right.atoms, right.why | left.why)
-        certain, self.certain = self.certain, False
+        certain, behind, self.certain = self.certain, self.behind, False
         right = self.test(node.right)
-        self.certain = certain
+        self.certain, self.behind = certain, behind
         decided = None if right is None else right.truth
         if decided is not None and decided is (node.op == "or"):
             assert right is not None
@@ -398,9 +405,9 @@ class Interpreter:
         test = self.test(node.test)
         truth = None if test is None else test.truth
         if truth is None:
-            certain, self.certain = self.certain, False
+            certain, behind, self.certain = self.certain, self.behind, False
             out = join(self.ev(node.body), self.ev(node.orelse))
-            self.certain = certain
+            self.certain, self.behind = certain, behind
             return out
         assert test is not None
         value = self.ev(node.body if truth else node.orelse)
@@ -465,6 +472,16 @@ class Interpreter:
         return None
 
 
+def _path(node: s.Attr) -> str | None:
+    """``a.b.c`` as text, under which the environment keeps what a function assigned to it; None for other expressions."""
+    parts = [node.attr]
+    value = node.value
+    while isinstance(value, s.Attr):
+        parts.append(value.attr)
+        value = value.value
+    return ".".join((value.id, *reversed(parts))) if isinstance(value, s.Name) else None
+
+
 def _among(left: Val, inside: set[Any], positive: bool) -> Val | None:
     found = {atom in inside for atom in left.atoms}
     if ("o", None) in left.atoms or ("o", None) in inside or len(found) != 1:
@@ -525,6 +542,7 @@ def _assigned(body: Sequence[s.Stmt]) -> set[str]:
             targets = [item.target for item in statement.items if item.target is not None]
         for target in targets:
             out |= {part.id for part in s.descend(target) if isinstance(part, s.Name)}
+            out |= {path for part in s.descend(target) if isinstance(part, s.Attr) and (path := _path(part))}
         for inner in s.blocks(statement):
             out |= _assigned(inner)
     return out
@@ -551,7 +569,7 @@ _STATEMENTS: dict[type, Callable[[Interpreter, Any], bool]] = {
     s.Func: Interpreter._func, s.Jump: Interpreter._jump,
 }  # fmt: skip
 
-_EXPRESSIONS: dict[type, Callable[[Interpreter, Any], Val | None]] = {
+Interpreter.expressions = {
     s.Const: Interpreter._const, s.Name: Interpreter._name, s.Attr: Interpreter._attr, s.Call: Interpreter._call,
     s.Sub: Interpreter._sub, s.Bool: Interpreter._bool, s.Unary: Interpreter._unary, s.Cond: Interpreter._cond,
     s.Cmp: Interpreter._cmp, s.Bin: Interpreter._bin, s.Walrus: Interpreter._walrus, s.Comp: Interpreter._comp,

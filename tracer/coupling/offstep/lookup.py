@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TypeVar
 
 from sgltrace.coupling.offstep.domain import MOST, PATH, Val, boolean, const, join, member
 from sgltrace.coupling.offstep.interpret import Env, Interpreter
 from sgltrace.coupling.offstep.scenario import Scenario
-from sgltrace.index import syntax as s
-from sgltrace.index.entities import ClassInfo, FunctionInfo
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import Access, FieldFlow
 from sgltrace.index.program import Program
-from sgltrace.index.values import ClassRef, Instance
+from sgltrace.index.resolution.values import ClassRef, Instance
 
 DEEP = 5
 """Through so many fields, parameters and small functions a value is followed."""
@@ -72,9 +73,9 @@ class Lookup:
         self.scenario = scenario
         self.strict: frozenset[FunctionInfo] = frozenset()
         """The functions in which ``types`` hold although the scenario overrides them elsewhere."""
-        self._fields: dict[tuple[ClassInfo, str], Val | None] = {}
-        self._params: dict[tuple[FunctionInfo, str], Val | None] = {}
-        self._applied: dict[tuple[FunctionInfo, Val | None, tuple[tuple[str | None, Val | None], ...]], Val | None] = {}
+        self._fields: dict[tuple[ClassInfo, str], tuple[Val | None, int]] = {}
+        self._params: dict[tuple[FunctionInfo, str], tuple[Val | None, int]] = {}
+        self._applied: dict[_Applied, tuple[Val | None, int]] = {}
         self._mro = program.engine.classes.mro
 
     # --- what the interpreter asks ---
@@ -136,8 +137,8 @@ class Lookup:
         if len(body) > SMALL or any(isinstance(st, (s.For, s.While, s.Try, s.With)) for st in body):
             return None
         key = (function, receiver, tuple(args))
-        if key not in self._applied:
-            self._applied[key] = None  # a circle
+        if not _known(self._applied, key, depth):
+            self._applied[key] = None, 0  # a circle
             if receiver is not None and any(a[0] == "m" for a in receiver.atoms):
                 out: Val | None = None
                 for i, atom in enumerate(sorted(receiver.atoms, key=repr)):
@@ -147,8 +148,8 @@ class Lookup:
                         break
             else:
                 out = self._run(function, receiver, args, depth)
-            self._applied[key] = out
-        return self._applied[key]
+            self._applied[key] = out, depth
+        return self._applied[key][0]
 
     def _run(self, function: FunctionInfo, receiver: Val | None, args: Args, depth: int) -> Val | None:
         params = bind(function, args, receiver, takes_self(function))
@@ -178,10 +179,10 @@ class Lookup:
         if depth >= DEEP:
             return None
         key = (cls, name)
-        if key not in self._fields:
-            self._fields[key] = None
-            self._fields[key] = self._written(order, name, depth)
-        return self._fields[key]
+        if not _known(self._fields, key, depth):
+            self._fields[key] = None, 0  # a circle
+            self._fields[key] = self._written(order, name, depth), depth
+        return self._fields[key][0]
 
     def _written(self, order: Iterable[ClassInfo], name: str, depth: int) -> Val | None:
         writes = [a for base in order if (uses := self.flow.fields.get((base, name))) for a in uses.writes]
@@ -217,9 +218,14 @@ class Lookup:
         key = (function, name)
         if depth >= DEEP:
             return None
-        if key in self._params:
-            return self._params[key]
-        self._params[key] = None
+        if _known(self._params, key, depth):
+            return self._params[key][0]
+        self._params[key] = None, 0  # a circle
+        out = self._given(function, name, depth)
+        self._params[key] = out, depth
+        return out
+
+    def _given(self, function: FunctionInfo, name: str, depth: int) -> Val | None:
         sites = self.sites.callers.get(function, [])
         if not sites or len(sites) > SITES:
             return None
@@ -230,8 +236,17 @@ class Lookup:
             if value is None:
                 return None
             out = value if i == 0 else join(out, value)
-        self._params[key] = out
         return out
+
+
+_Applied = tuple[FunctionInfo, "Val | None", tuple[tuple["str | None", "Val | None"], ...]]
+Key = TypeVar("Key")
+
+
+def _known(kept: dict[Key, tuple[Val | None, int]], key: Key, depth: int) -> bool:
+    """Whether an answer holds at a depth: one that is unknown may be known to who has further to go."""
+    found = kept.get(key)
+    return found is not None and (found[0] is not None or found[1] <= depth)
 
 
 def takes_self(function: FunctionInfo) -> bool:
@@ -325,15 +340,9 @@ class Apart(Interpreter):
         """Nothing runs here."""
 
 
-_known: dict[FunctionInfo, dict[str, list[s.Expr | None]]] = {}
-
-
 def _definitions(function: FunctionInfo) -> dict[str, list[s.Expr | None]]:
-    found = getattr(function, "_single", None) or _known.get(function)
-    if found is None:
-        found = {}
-        _define(function.body, found)
-        _known[function] = found
+    found: dict[str, list[s.Expr | None]] = {}
+    _define(function.body, found)
     return found
 
 
@@ -353,5 +362,7 @@ def _define(body: list[s.Stmt], out: dict[str, list[s.Expr | None]]) -> None:
         for inner in s.blocks(st):
             _define(inner, out)
 
+
+Apart.expressions = {**Interpreter.expressions, s.Name: Apart._name, s.Bool: Apart._bool}
 
 __all__ = ["Lookup", "Sites", "bind", "boolean"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.vocabulary import Vocabulary
-from sgltrace.index import syntax as s
-from sgltrace.index.entities import ClassInfo, FunctionInfo
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import FieldFlow
 from sgltrace.index.program import Program
-from sgltrace.index.values import FunctionRef, Instance
-from sgltrace.index.vocabulary import Roles
+from sgltrace.index.resolution.values import FunctionRef, Instance
+from sgltrace.index.program.vocabulary import Roles
 from sgltrace.model import PATHS
 
 

@@ -9,9 +9,11 @@ from sgltrace.coupling.offstep.domain import Val, join
 from sgltrace.coupling.offstep.interpret import Env, Interpreter, Reading, Strike
 from sgltrace.coupling.offstep.lookup import Lookup, bind, takes_self
 from sgltrace.coupling.offstep.scenario import Scenario
-from sgltrace.index.entities import FunctionInfo
+from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.index.fields import Access
 
+PROBED = 3
+"""Through so many calls None is followed."""
 AGAIN = 3
 """A function whose callers differ is read so many times before its parameters count as unknown."""
 
@@ -29,6 +31,8 @@ class Run:
         self._params: dict[FunctionInfo, Env] = {}
         self._count: dict[FunctionInfo, int] = {}
         self._pending: deque[FunctionInfo] = deque()
+        self._probed: dict[tuple[FunctionInfo, frozenset[str]], None] = {}
+        self._met: list[Strike] = []
         for root in roots:
             self._enter(root, bind(root, [], None, takes_self(root)))
         while self._pending:
@@ -62,11 +66,29 @@ class Run:
         for call, args in reading.calls:
             for callee, _ in self.lookup.sites.called(call, function):
                 given.setdefault(callee, []).append(bind(callee, args, None, takes_self(callee)))
+        for callee, envs in given.items():
+            for params in envs:
+                self._probe(callee, params, 0)
         for callee, _, places in self.lookup.sites.out.get(function, ()):
-            if not any(id(p) in reading.seen or id(p) in reading.alive for p in places) and _places(places):
+            if places and not any(id(p) in reading.seen or id(p) in reading.alive for p in places):
                 continue
             for params in given.get(callee, [{}]):
                 self._enter(callee, params)
+
+    def _probe(self, function: FunctionInfo, params: Env, depth: int) -> None:
+        """Follow None into a function that other callers give something else: it strikes there for this caller."""
+        scenario = self.scenario
+        lost = frozenset(name for name, v in params.items() if v is not None and v.is_none and v.why)
+        if not lost or depth > PROBED or (function, lost) in self._probed:
+            return
+        if function in scenario.stops or function in scenario.avoid or function not in scenario.within:
+            return
+        self._probed[function, lost] = None
+        reading = Interpreter(self.lookup, function, params).run()
+        self._met += reading.strikes
+        for call, args in reading.calls:
+            for callee, _ in self.lookup.sites.called(call, function):
+                self._probe(callee, bind(callee, args, None, takes_self(callee)), depth + 1)
 
     # --- questions ---
 
@@ -101,8 +123,8 @@ class Run:
         """Everything that the step strikes, in the order of function and line."""
         found = {
             (x.function.id, x.line, x.exception, id(x.expression)): x
-            for r in self.readings.values()
-            for x in r.strikes
+            for strikes in (self._met, *(r.strikes for r in self.readings.values()))
+            for x in strikes
         }
         return sorted(found.values(), key=lambda x: (x.function.id, x.line, x.exception))
 
@@ -110,10 +132,6 @@ class Run:
         """What an expression of a function is in the step."""
         reading = self.readings.get(function)
         return None if reading is None else reading.values.get(id(node))
-
-
-def _places(places: list) -> bool:  # type: ignore[type-arg]
-    return bool(places)
 
 
 def _is_target(access: Access) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sgltrace.coupling.offstep.domain import Val
-from sgltrace.index.entities import ClassInfo, FunctionInfo
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
 
 @dataclass(eq=False)

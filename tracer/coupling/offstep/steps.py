@@ -24,11 +24,11 @@ from sgltrace.coupling.offstep.parts import Parts
 from sgltrace.coupling.offstep.run import Run
 from sgltrace.coupling.offstep.scenario import Scenario
 from sgltrace.coupling.vocabulary import Vocabulary
-from sgltrace.index import syntax as s
-from sgltrace.index.entities import ClassInfo, FunctionInfo
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import Access, FieldFlow
 from sgltrace.index.program import Program
-from sgltrace.index.values import Instance
+from sgltrace.index.resolution.values import Instance
 
 
 @dataclass(eq=False)
@@ -103,11 +103,12 @@ class Steps:
         if name == "on":
             scenario.worker_types = {parts.mode: None} if parts.mode is not None else {}
             loose.strict = frozenset({entry})
+        scenario.avoid = self._other_stages()
         inner = Run(loose, [entry] if name == "on" else [target] if target is not None else [])
         unset = {} if name == "on" else self._unset(inner)
         outer = self._scenario(name, path, attached)
         outer.fields |= unset
-        outer.stops = {f: () for f in (*parts.all_entries, *((target,) if target else ()))}
+        outer.stops = self._handed_over
         outer.avoid = self._other_stages()
         lookup = Lookup(self.program, self.flow, self.sites, outer)
         scheduler = Run(lookup, self._loops(lookup, path))
@@ -115,11 +116,22 @@ class Steps:
         if kept != unset:
             outer = self._scenario(name, path, attached)
             outer.fields |= kept
-            outer.stops = {f: () for f in (*parts.all_entries, *((target,) if target else ()))}
+            outer.stops = self._handed_over
             outer.avoid = self._other_stages()
             lookup = Lookup(self.program, self.flow, self.sites, outer)
             scheduler = Run(lookup, self._loops(lookup, path))
         return Step(name, scheduler, inner, kept)
+
+    @cached_property
+    def _handed_over(self) -> dict[FunctionInfo, tuple[FunctionInfo, ...]]:
+        """Where the scheduler's half ends: a worker's step, and whatever else the target worker is asked to run."""
+        parts = self.parts
+        order = () if parts.target is None or parts.target.owner is None else self._mro(parts.target.owner)
+        own = {f for f in self.program.functions.values() if f.owner in order and not f.is_property}
+        return dict.fromkeys(parts.all_entries | own, ())
+
+    def _mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
+        return tuple(self.program.engine.classes.mro(cls))
 
     def _scenario(self, name: str, path: str, attached: bool) -> Scenario:
         parts, words = self.parts, self.words.spec
@@ -181,7 +193,14 @@ class Steps:
                     break
         return alive or [loop for loop in self.parts.loops if loop in steps]
 
+    @cached_property
+    def _stages(self) -> frozenset[FunctionInfo]:
+        return self._find_stages()
+
     def _other_stages(self) -> frozenset[FunctionInfo]:
+        return self._stages
+
+    def _find_stages(self) -> frozenset[FunctionInfo]:
         """Functions that make a batch one of another mode: they prepare no decode."""
         mode = self.parts.mode
         if mode is None:

@@ -1,0 +1,90 @@
+"""The draft's state: what is called on a batch's draft state without asking whether the batch has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
+from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
+from sgltrace.coupling.offstep.questions import Detached
+
+
+def points(scene: Scene) -> Iterator[Draft]:
+    """A point for each method or field that is asked of a state that an off step may have taken off."""
+    for found in scene.answers.detached:
+        yield _point(scene, found)
+
+
+def _kind(scene: Scene, found: Detached) -> str:
+    if found.callees:
+        return "kv_alloc" if scene.allocates(found.callees) else "batch_filter_merge"
+    uses = [u for cls in scene.questions.parts.state_classes for u in [scene.questions.flow.fields.get((cls, found.attr))] if u]
+    waited = any(
+        isinstance_event(scene, access) for u in uses for access in u.reads
+    )
+    return "stream_order" if waited else "draft_state"
+
+
+def isinstance_event(scene: Scene, access: object) -> bool:
+    """Whether a read waits for the field, as for an event of a stream."""
+    from sgltrace.coupling.groups.waits import waits_for
+
+    return waits_for(access)  # type: ignore[arg-type]
+
+
+def _point(scene: Scene, found: Detached) -> Draft:
+    fields = sorted({f.name for x in found.strikes for f in x.facts if f.scope == "batch"})
+    first = found.strikes[0]
+    state = fields[0] if fields else "the draft's state"
+    reason = f"without `{state}` {name(first.function)} line {first.line} raises {first.exception}"
+    callees = [Spot(c, c.line, f"runs on the draft's state ({scene.path})") for c in found.callees]
+    why = [
+        f"{name(x.function)} line {x.line} asks `{found.attr}` of `{shown(x.expression)}`, whatever the batch carries."
+        for x in found.strikes[:3]
+    ]
+    effects = _effects(scene, found)
+    if effects:
+        why.append(f"{names(found.callees)} there does what no other code does for the step: {effects}.")
+    return Draft(
+        kind=_kind(scene, found),
+        slug=slug("state", found.attr),
+        title=f"Each decode step asks {found.attr} of the batch's draft state",
+        producers=[strike(x) for x in found.strikes] + callees,
+        consumers=callees + [Spot(f, line, what) for f, line, what in _touched(scene, found)] or [strike(x) for x in found.strikes],
+        binding_time="per step (schedule time)",
+        verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "the batch keeps its draft state")),
+        why=why,
+        refactor=["Keep the draft state on the scheduler's batch during an off step, or ask for it at these places."],
+        fields=fields,
+        condition=f"where the batch carries no {state.rpartition('.')[2]}",
+        weight=7,
+    )
+
+
+def _writes(scene: Scene, found: Detached) -> list:  # type: ignore[type-arg]
+    q = scene.questions
+    below = set(found.callees)
+    for callee in found.callees:
+        below |= {c for c, _, _ in q.steps.sites.out.get(callee, ()) if c in q.on.scheduler}
+    return [
+        a
+        for f in sorted(below, key=lambda f: f.id)
+        for a in q.flow.by_function.get(f, [])
+        if a.is_write and q.on.scheduler.runs(a) and q.flow.role(a.cls) in ("request", "scheduler_batch", "request_pool", "kv_allocator")
+    ]
+
+
+def _effects(scene: Scene, found: Detached) -> str:
+    fields = sorted({f"`{a.cls.name}.{a.field}`" for a in _writes(scene, found)})
+    listed = ", ".join(fields[:4])
+    return f"it sets {listed}" if fields else ""
+
+
+def _touched(scene: Scene, found: Detached) -> Iterator[tuple]:  # type: ignore[type-arg]
+    q = scene.questions
+    for access in _writes(scene, found):
+        yield access.function, access.line, f"sets {access.field}"
+    for callee in found.callees:
+        for below, _, places in q.steps.sites.out.get(callee, ()):
+            if below in q.on.scheduler and scene.allocates([below]):
+                yield below, below.line, "takes KV slots"

@@ -1,0 +1,132 @@
+"""One path as the groups see it: its answers, and what they ask about functions, fields and places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from sgltrace.coupling.groups.draft import Spot
+from sgltrace.coupling.offstep.interpret import Strike
+from sgltrace.coupling.offstep.questions import Answers, Questions
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.text import text
+from sgltrace.index.fields import Access
+from sgltrace.index.resolution.entities import FunctionInfo
+
+ALLOCATING = frozenset({"kv_allocator", "request_pool"})
+"""Roles whose methods hand out and take back KV slots."""
+SHORT = 72
+
+
+def shown(node: s.Expr | None) -> str:
+    """An expression as text, cut where it is long."""
+    out = "" if node is None else text(node)
+    return out if len(out) <= SHORT else out[: SHORT - 3] + "..."
+
+
+def name(function: FunctionInfo) -> str:
+    """A function as a reader says it."""
+    return f"`{function.qualname.replace('<locals>.', '')}`"
+
+
+def names(functions: Iterable[FunctionInfo], most: int = 3) -> str:
+    """Some functions in one phrase, and how many more there are."""
+    found = list(dict.fromkeys(name(f) for f in functions))
+    rest = len(found) - most
+    listed = found[:most]
+    if rest > 0:
+        return f"{', '.join(listed)} and {rest} more"
+    return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
+
+
+def slug(*parts: str) -> str:
+    """An id's part: words of letters and digits, joined by hyphens."""
+    import re
+
+    return "-".join(re.findall(r"[a-z0-9]+", "-".join(parts).lower()))
+
+
+VERBS = {"augment": "adds to", "in-place": "changes in place", "delete": "deletes", "kernel": "stores through"}
+
+
+def write(access: Access) -> Spot:
+    """A write as a place."""
+    verb = VERBS.get(access.kind, "sets")
+    value = "" if access.value is None or access.kind == "kernel" else f": {shown(access.value)}"
+    return Spot(access.function, access.line, f"{verb} {access.field}{value}")
+
+
+def read(access: Access) -> Spot:
+    """A read as a place."""
+    return Spot(access.function, access.line, f"reads {access.field}")
+
+
+def strike(found: Strike) -> Spot:
+    """A strike as a place."""
+    return Spot(found.function, found.line, f"raises {found.exception}: {shown(found.expression)}")
+
+
+@dataclass(eq=False)
+class Scene:
+    """The answers on one path."""
+
+    questions: Questions
+    answers: Answers
+    own_off: bool
+    """Whether the release has an off step of its own on the path."""
+
+    @property
+    def path(self) -> str:
+        """The path."""
+        return self.answers.path
+
+    def verdicts(self, a: tuple[str, str], b: tuple[str, str], c: tuple[str, str]) -> dict[tuple[str, str], tuple[str, str]]:
+        """The verdicts of the three designs."""
+        return {(self.path, "A"): a, (self.path, "B"): b, (self.path, "C"): c}
+
+    def allocates(self, functions: Iterable[FunctionInfo]) -> bool:
+        """Whether functions, or what they call in the scheduler's half of a plain step or of one with speculation, take
+        or give back KV slots."""
+        q = self.questions
+        seen: set[FunctionInfo] = set()
+        todo = list(functions)
+        while todo and len(seen) < 200:
+            function = todo.pop()
+            if function in seen:
+                continue
+            seen.add(function)
+            owner = function.owner
+            if owner is not None and q.flow.role(owner) in ALLOCATING:
+                return True
+            todo += [
+                callee
+                for callee, _, _ in q.steps.sites.out.get(function, ())
+                if callee in q.plain.scheduler or callee in q.on.scheduler or callee in q.on.worker
+            ]
+        return False
+
+    def verifies(self, function: FunctionInfo) -> bool:
+        """Whether a function belongs to the verify of a step: it runs the target model, or is called by what does."""
+        return function in self._verify
+
+    @cached_property
+    def _verify(self) -> frozenset[FunctionInfo]:
+        q = self.questions
+        target = q.parts.target
+        order = [] if target is None or target.owner is None else q.program.engine.classes.mro(target.owner)
+        direct = {
+            f
+            for f in q.on.worker.readings
+            if f in q.parts.own or f is q.parts.entries[self.path]
+            for callee, _, _ in q.steps.sites.out.get(f, ())
+            if callee.owner in order and callee.name == (target.name if target else None)
+        } - {q.parts.entries[self.path]}
+        found = set(direct)
+        todo = list(direct)
+        while todo:
+            for callee, _, _ in q.steps.sites.out.get(todo.pop(), ()):
+                if callee in q.parts.own and callee not in found:
+                    found.add(callee)
+                    todo.append(callee)
+        return frozenset(found)

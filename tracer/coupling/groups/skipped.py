@@ -1,0 +1,106 @@
+"""Preparation that a plain step gets and an off step does not: what stands past one condition on the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot
+from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, write
+from sgltrace.coupling.offstep.questions import Skipped
+from sgltrace.index.fields import Access
+
+STEP_BATCH = frozenset({"worker_batch", "forward_batch"})
+
+
+def points(scene: Scene) -> Iterator[Draft]:
+    """A point for each condition that keeps an off step from what a plain step does."""
+    for found in scene.answers.skipped:
+        lost = [a for a in found.unwritten if _read_in_off(scene, a)]
+        if lost or _hands_over(scene, found):
+            yield _point(scene, found, lost)
+
+
+def _hands_over(scene: Scene, found: Skipped) -> bool:
+    return bool(found.writes) and all(scene.questions.flow.role(a.cls) in STEP_BATCH for a in found.writes)
+
+
+def _read_in_off(scene: Scene, access: Access) -> bool:
+    q = scene.questions
+    uses = q.flow.fields[access.cls, access.field]
+    return any((q.attached.runs(r) or q.detached.runs(r)) and r.function is not access.function for r in uses.reads)
+
+
+def _kind(scene: Scene, found: Skipped) -> str:
+    if _hands_over(scene, found):
+        return "worker_dispatch"
+    if scene.allocates(found.functions):
+        return "kv_alloc"
+    roles = {scene.questions.flow.role(a.cls) for a in found.writes}
+    return "result_format" if roles <= {"request", "logits_output"} else "step_preparation"
+
+
+def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
+    q = scene.questions
+    condition = shown(found.condition.test)
+    needed = condition if found.condition.holds else f"not ({condition})"
+    fields = sorted({f"{a.cls.name}.{a.field}" for a in (lost or found.writes)})
+    listed = ", ".join(f"`{f}`" for f in fields[:6]) + (f" and {len(fields) - 6} more" if len(fields) > 6 else "")
+    facts = sorted({f.name for f in found.facts})
+    kind = _kind(scene, found)
+    if found.attached_only:
+        state = ", ".join(f"{field}" for field in q.parts.state_fields)
+        reason = f"the condition asks the batch: it lets an off step through once {state} is taken off"
+        level = NONE
+    elif kind == "worker_dispatch":
+        reason = f"{name(found.function)} makes {listed.split('.')[0].strip('`')} for a worker only where `{needed}`"
+        level = HARD
+    else:
+        reason = f"nothing else in the off step sets {listed}, and `{needed}` never holds in a speculative process"
+        level = HARD if kind == "kv_alloc" or _feeds_forward(scene, lost) else SOFT
+    spots = [write(a) for a in (lost or found.writes)]
+    calls = [Spot(f, f.line, "runs only there in a plain step") for f in found.functions if f.name != "__init__"]
+    readers = [r for a in lost for r in q.flow.fields[a.cls, a.field].reads if q.attached.worker.runs(r)]
+    why = [
+        f"{name(found.function)} line {found.condition.line} decides by `{condition}`.",
+        f"Only where `{needed}` does it set {listed}.",
+    ]
+    if found.functions:
+        why.append(f"{names(f for f in found.functions if f.name != '__init__')} runs there and nowhere else in the step.")
+    if readers:
+        why.append(f"{names(r.function for r in readers)} reads what is set there.")
+    plain_b = (level, reason) if kind != "worker_dispatch" else (NONE, "the worker makes what it runs")
+    return Draft(
+        kind=kind,
+        slug=slug("plain", found.function.qualname.rpartition(".")[0], found.function.name, *sorted(q.parts.state_fields and [])),
+        title=f"{found.function.name} prepares a plain step only where the process does not speculate"
+        if kind != "worker_dispatch"
+        else f"{found.function.name} hands workers another class of batch in a plain process",
+        producers=[Spot(found.function, found.condition.line, f"decides by {condition}")],
+        consumers=_interleave(spots, calls)
+        + [Spot(r.function, r.line, f"reads {r.field}") for r in readers[:6]],
+        binding_time="per step",
+        verdicts=scene.verdicts((level, reason), plain_b, (NONE, "the speculative worker prepares its own step")),
+        why=why,
+        refactor=[
+            f"Let `{condition}` ask the batch instead of {', '.join(facts)}, or do in the off step what stands behind it."
+        ],
+        fields=fields,
+        weight=9,
+    )
+
+
+def _feeds_forward(scene: Scene, lost: list[Access]) -> bool:
+    """Whether the target's forward pass, or a later allocation, reads what is lost."""
+    q = scene.questions
+    return any(
+        q.attached.worker.runs(r) or (q.attached.scheduler.runs(r) and scene.allocates([r.function]))
+        for a in lost
+        for r in q.flow.fields[a.cls, a.field].reads
+    )
+
+
+def _interleave(left: list[Spot], right: list[Spot]) -> list[Spot]:
+    out: list[Spot] = []
+    for i in range(max(len(left), len(right))):
+        out += left[i : i + 1] + right[i : i + 1]
+    return out

@@ -1,0 +1,74 @@
+"""State that only steps with speculation keep up: after an off step it belongs to an older token, or is missing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
+from sgltrace.coupling.groups.kinds import kind_of
+from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
+from sgltrace.coupling.offstep.questions import Stale
+from sgltrace.index.fields import Access
+
+
+def points(scene: Scene) -> Iterator[Draft]:
+    """Of the draft's state a point for what the draft makes and one for what verify makes; else one for each kind."""
+    groups: dict[tuple[str, str, bool], list[Stale]] = defaultdict(list)
+    for found in scene.answers.stale:
+        verified = found.carried and all(scene.verifies(a.function) for a in found.writes if _in_step(scene, a))
+        groups[kind_of(scene, found.uses), found.uses.cls.name, verified].append(found)
+    for (kind, cls, verified), members in sorted(groups.items()):
+        yield _point(scene, kind, cls, verified, members)
+
+
+def _in_step(scene: Scene, access: Access) -> bool:
+    """Whether a write belongs to a decode step: not to the prefill that comes before."""
+    return scene.questions.order.of(access) < 1 << 60
+
+
+def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stale]) -> Draft:
+    writes = [a for m in members for a in m.writes if _in_step(scene, a)] or [a for m in members for a in m.writes]
+    reads = [a for m in members for a in m.reads]
+    fields = sorted({m.uses.field for m in members})
+    carried = any(m.carried for m in members)
+    asserted = [a for m in members for a in m.asserted]
+    level = HARD if carried or asserted or _steers(scene, members) else SOFT
+    listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
+    writers = names(a.function for a in writes)
+    if asserted:
+        reason = f"only {writers} moves {listed} on, and {names(a.function for a in asserted)} asserts on it"
+    else:
+        reason = f"only {writers} sets {listed}: after an off step it belongs to an older token, or is missing"
+    for_c = (NONE, "verify itself sets it") if verified or not carried else (HARD, f"as long as the draft's extend is skipped, {reason}")
+    why = [f"In a decode step only {writers} sets {listed}.", f"{names(a.function for a in reads)} reads it in a later step."]
+    if asserted:
+        why.append(f"{names(a.function for a in asserted)} raises AssertionError where it was not moved on.")
+    return Draft(
+        kind=kind,
+        slug=slug("verify" if verified else "draft" if carried else "speculative", cls),
+        title=f"{', '.join(fields[:3])}{' ...' if len(fields) > 3 else ''} of {cls} "
+        + ("must be valid when the next step drafts" if carried else "only moves on in steps with speculation"),
+        producers=[write(a) for a in writes],
+        consumers=[read(a) for a in (*asserted, *reads)],
+        binding_time="per step",
+        verdicts=scene.verdicts((level, reason), (level, reason), for_c if level == HARD else (level, reason)),
+        why=why,
+        refactor=[f"Set {listed} in the off step for each request, or mark it and set it before the next draft."],
+        fields=[f"{cls}.{f}" for f in fields],
+        weight=9 if carried else 7 if asserted else 3,
+    )
+
+
+def _steers(scene: Scene, members: list[Stale]) -> bool:
+    """Whether what is read decides what a later step does: an allocation, or the worker's own step."""
+    q = scene.questions
+    return any(
+        (q.on.worker.runs(a) and not _counter(m)) or (scene.allocates([a.function]) and q.attached.scheduler.runs(a) and not _counter(m))
+        for m in members
+        for a in m.reads
+    )
+
+
+def _counter(member: Stale) -> bool:
+    return all(a.kind == "augment" for a in member.writes)

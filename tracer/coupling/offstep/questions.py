@@ -1,0 +1,515 @@
+"""What goes wrong in an off step: each question asked of the steps of a program, each answer with what proves it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sgltrace.coupling.offstep.domain import BATCH, PROCESS, UNSET, Fact
+from sgltrace.coupling.offstep.interpret import Strike
+from sgltrace.coupling.offstep.order import Order
+from sgltrace.coupling.offstep.steps import Step, Steps
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.guards import Condition
+from sgltrace.index.fields import Access, FieldUses
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
+from sgltrace.index.fields.strides import StridedRead
+from sgltrace.index.fields.tracked import roles
+
+STEP_LIVED = frozenset({"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"})
+"""Roles whose objects are made anew in each step: nothing is left on them."""
+
+
+@dataclass(eq=False)
+class Unset:
+    """A field of the result that the target's step leaves unset, and what the scheduler strikes for it."""
+
+    path: str
+    cls: ClassInfo
+    name: str
+    value: object
+    """What it is then."""
+    strikes: list[Strike] = field(default_factory=list)
+    strided: list[StridedRead] = field(default_factory=list)
+    """Reads of the field by a width that an off step's result does not have."""
+    late: bool = False
+    """Whether that width is read from elsewhere than the result."""
+    writes: list[Access] = field(default_factory=list)
+    """Who sets it in a step with speculation."""
+
+
+@dataclass(eq=False)
+class Detached:
+    """What is done with the draft's state of a batch without asking whether the batch has one."""
+
+    path: str
+    attr: str
+    strikes: list[Strike]
+    callees: list[FunctionInfo]
+    """The methods of the draft's state that are called there."""
+
+
+@dataclass(eq=False)
+class Refusal:
+    """A ``raise`` or an assertion that only an off step meets."""
+
+    path: str
+    strike: Strike
+    detached: bool
+    """Whether it is met where the batch has no draft state only."""
+    attached: bool
+
+
+@dataclass(eq=False)
+class Skipped:
+    """What a plain step does, and an off step does not, for one condition."""
+
+    path: str
+    function: FunctionInfo
+    condition: Condition
+    facts: frozenset[Fact]
+    writes: list[Access]
+    functions: list[FunctionInfo]
+    """What runs only there."""
+    attached_only: bool
+    """Whether the condition lets an off step through once the batch has no draft state."""
+    unwritten: list[Access] = field(default_factory=list)
+    """Of the writes, those that nothing else in the off step stands in for."""
+
+
+@dataclass(eq=False)
+class Split:
+    """A field that a plain step and a step with speculation each keep up by code of their own."""
+
+    path: str
+    uses: FieldUses
+    plain: list[Access]
+    on: list[Access]
+    kept: list[Access]
+    """Writes that the off step runs all the same."""
+    reads: list[Access]
+
+
+@dataclass(eq=False)
+class Stale:
+    """A field that only steps with speculation keep up, and that is read where an off step did not."""
+
+    path: str
+    uses: FieldUses
+    writes: list[Access]
+    reads: list[Access]
+    asserted: list[Access]
+    """Of the reads, those in a condition whose failure raises."""
+    carried: bool
+    """Whether it belongs to the draft's state."""
+
+
+@dataclass(eq=False)
+class Taken:
+    """A condition of shared code that sends an off step another way than a plain step."""
+
+    path: str
+    function: FunctionInfo
+    test: s.Expr
+    line: int
+    truth: bool
+    facts: frozenset[Fact]
+    attached_only: bool
+
+
+@dataclass
+class Answers:
+    """Everything that was found on one path."""
+
+    path: str
+    unset: list[Unset]
+    detached: list[Detached]
+    refusals: list[Refusal]
+    skipped: list[Skipped]
+    split: list[Split]
+    stale: list[Stale]
+    taken: list[Taken]
+
+
+class Questions:
+    """The questions of one path."""
+
+    def __init__(self, steps: Steps, path: str) -> None:
+        self.steps, self.path = steps, path
+        self.parts, self.flow, self.program = steps.parts, steps.flow, steps.program
+        self.on, self.plain = steps.on(path), steps.plain(path)
+        self.attached, self.detached = steps.off(path, True), steps.off(path, False)
+        self.known = {(x.function, x.line) for step in (self.plain, self.on) for run in step.runs_ for x in run.strikes}
+        self.order = Order(steps.sites, self.on)
+
+    def answers(self) -> Answers:
+        """All answers."""
+        strikes = {id(step): self._strikes(step) for step in (self.attached, self.detached)}
+        split, stale = self._kept_up()
+        return Answers(
+            self.path,
+            self._unset(strikes[id(self.attached)], strikes[id(self.detached)]),
+            self._detached(strikes[id(self.detached)]),
+            list(self._refusals(strikes[id(self.attached)], strikes[id(self.detached)])),
+            self._skipped(),
+            split,
+            stale,
+            list(self._taken()),
+        )
+
+    def _strikes(self, step: Step) -> list[Strike]:
+        return [x for run in step.runs_ for x in run.strikes if (x.function, x.line) not in self.known]
+
+    # --- results ---
+
+    def _unset(self, *strikes: list[Strike]) -> list[Unset]:
+        found: dict[tuple[ClassInfo, str], Unset] = {}
+        keys = {f"{cls.name}.{name}": (cls, name) for cls, name in self.detached.unset}
+        seen: set[tuple[str, int, str, str]] = set()
+        for strike in (x for group in strikes for x in group):
+            for fact in sorted(strike.facts, key=lambda f: f.name):
+                if fact.scope != UNSET or fact.name not in keys:
+                    continue
+                mark = (strike.function.id, strike.line, strike.exception, fact.name)
+                if mark not in seen:
+                    seen.add(mark)
+                    self._of(found, keys[fact.name]).strikes.append(strike)
+        for read in self.flow.strided:
+            for access in read.read:
+                if access.cls in self.parts.results and self._is_wide(read, access):
+                    entry = self._of(found, (access.cls, access.field))
+                    entry.strided.append(read)
+                    entry.late |= read.carried is False
+        for entry in found.values():
+            entry.strikes.sort(key=lambda x: (x.function.id, x.line))
+        return [found[key] for key in sorted(found, key=lambda key: key[1])]
+
+    def _of(self, found: dict[tuple[ClassInfo, str], Unset], key: tuple[ClassInfo, str]) -> Unset:
+        if key not in found:
+            value = self.detached.unset.get(key)
+            entry = Unset(self.path, *key, next(iter(value.atoms))[1] if value is not None else ...)
+            entry.writes = [
+                a for a in self.flow.fields[key].writes if a.kind != "default" and self.on.worker.runs(a)
+            ] or [a for a in self.flow.fields[key].writes if a.kind != "default" and self.on.runs(a)]
+            found[key] = entry
+        return found[key]
+
+    def _is_wide(self, read: StridedRead, access: Access) -> bool:
+        """Whether rows are cut by more than the one that an off step's result has for each request."""
+        reading = self.attached.scheduler.readings.get(read.function)
+        if reading is None or id(read.node) not in reading.seen:
+            return False
+        value = reading.values.get(id(read.stride))
+        return not (value is not None and value.atoms == {("c", 1)})
+
+    # --- the draft's state ---
+
+    def _detached(self, strikes: list[Strike]) -> list[Detached]:
+        by_attr: dict[str, list[Strike]] = defaultdict(list)
+        for strike in strikes:
+            if any(f.scope == BATCH for f in strike.facts) and strike.exception == "AttributeError":
+                for attr in self._asked(strike):
+                    by_attr[attr].append(strike)
+        out = []
+        for attr, found in sorted(by_attr.items()):
+            callees = {
+                callee
+                for strike in found
+                for node in _expressions(strike.node)
+                if isinstance(node, s.Call) and isinstance(node.func, s.Attr) and node.func.attr == attr
+                for callee, _ in self.steps.sites.called(node, strike.function)
+                if callee in self.on.scheduler or callee in self.on.worker
+            }
+            out.append(Detached(self.path, attr, found, sorted(callees, key=lambda f: f.id)))
+        return out
+
+    @staticmethod
+    def _asked(strike: Strike) -> list[str]:
+        """What is asked of the state: the attributes behind the expression that is None."""
+        return sorted(
+            {
+                node.attr
+                for node in _expressions(strike.node)
+                if isinstance(node, s.Attr) and node.value is strike.expression
+            }
+        )
+
+    def _refusals(self, attached: list[Strike], detached: list[Strike]) -> Iterator[Refusal]:
+        def raised(strikes: list[Strike]) -> dict[tuple[str, int], Strike]:
+            return {
+                (x.function.id, x.line): x
+                for x in strikes
+                if isinstance(x.node, s.Raise)
+                or (x.exception == "AssertionError" and not any(f.scope == UNSET for f in x.facts))
+            }
+
+        with_state, without = raised(attached), raised(detached)
+        for key in sorted(with_state.keys() | without.keys()):
+            strike = without.get(key) or with_state[key]
+            if any(f.scope == UNSET for f in strike.facts):
+                continue
+            yield Refusal(self.path, strike, key in without, key in with_state)
+
+    # --- what is not done ---
+
+    def _skipped(self) -> list[Skipped]:
+        groups: dict[tuple[FunctionInfo, int], Skipped] = {}
+        decide = _Deciding(self.steps, self.plain)
+        for uses in self.flow:
+            if uses.role in ("server_args", ""):
+                continue
+            for access in uses.writes:
+                if access.kind == "default" or not self.plain.scheduler.runs(access):
+                    continue
+                here = self.attached.scheduler.runs(access)
+                without = self.detached.scheduler.runs(access)
+                if here:
+                    continue
+                found = decide.why_not(access, self.attached)
+                if found is None or not any(f.scope in (PROCESS, BATCH) for f in found[2]):
+                    continue
+                function, condition, facts = found
+                key = (function, id(condition.test))
+                if key not in groups:
+                    groups[key] = Skipped(self.path, function, condition, facts, [], [], True)
+                groups[key].writes.append(access)
+                groups[key].attached_only &= without
+        for group in groups.values():
+            group.functions = decide.runs_only_there(group.function, group.condition, self.attached)
+            group.unwritten = [a for a in group.writes if not self._stands_in(a)]
+        return sorted(groups.values(), key=lambda g: (g.function.id, g.condition.line))
+
+    def _stands_in(self, access: Access) -> bool:
+        uses = self.flow.fields[access.cls, access.field]
+        return any(
+            other is not access and not is_reset(other) and other.kind != "default" and self.attached.completes(other)
+            for other in uses.writes
+        )
+
+    # --- what is kept up ---
+
+    def _kept_up(self) -> tuple[list[Split], list[Stale]]:
+        split: list[Split] = []
+        stale: list[Stale] = []
+        states = set(self._carried())
+        for uses in self.flow:
+            if uses.role in STEP_LIVED or uses.role in ("server_args", "") or uses.cls in self.parts.results:
+                continue
+            if uses.field in self.parts.state_fields or self._inside(uses):
+                continue
+            is_state = uses.cls in self.parts.state_classes
+            if is_state and uses.cls not in states:
+                continue
+            writes = [
+                a for a in uses.writes if a.kind not in ("default", "delete") and not is_reset(a) and not is_handed_on(a)
+            ]
+            on = [a for a in writes if self.on.runs(a)]
+            off = [a for a in writes if self.attached.completes(a) or self.detached.completes(a)]
+            plain = [a for a in writes if self.plain.runs(a) and a not in off]
+            only_on = [a for a in on if a not in off]
+            if only_on and plain and not is_state:
+                reads = [a for a in uses.reads if self.attached.runs(a) or self.detached.runs(a)]
+                if reads:
+                    split.append(Split(self.path, uses, plain, only_on, [a for a in off if a in on], reads))
+            elif only_on and not plain:
+                reads = self._exposed(uses, only_on, is_state)
+                if reads:
+                    asserted = [a for a in reads if _in_assert(a)]
+                    stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state))
+        return split, stale
+
+    def _inside(self, uses: FieldUses) -> bool:
+        """Whether a field is a component's own business, or another class's field seen again."""
+        if uses.cls in self.parts.state_classes:
+            return False
+        mro = self.program.engine.classes.mro
+        if any(uses.cls in mro(c) for c in self.parts.state_classes):
+            return True
+        if any((base, uses.field) in self.flow.fields for base in mro(uses.cls)[1:]):
+            return True
+        others = [c for c in self.program.cast.worker_classes.values() if c is not self.parts.workers[self.path]]
+        if any(uses.cls in mro(c) for c in others) and uses.cls not in mro(self.parts.workers[self.path]):
+            return True
+        if roles()[uses.role].carries != "process":
+            return False
+        order = {c for c in (uses.cls, *uses.cls.subclasses)}
+        return all(_owner(a.function) in order for a in uses.writes if a.kind != "default")
+
+    def _carried(self) -> list[ClassInfo]:
+        """The classes of the draft's state that outlive a step: the scheduler calls their methods."""
+        mro = self.program.engine.classes.mro
+        called = {
+            f.owner
+            for f in (*self.on.scheduler.readings, *self.attached.scheduler.readings)
+            if f.owner is not None and not f.is_abstract and f.name != "__init__"
+        }
+        return [c for c in self.parts.state_classes if any(base in called for base in mro(c))]
+
+    def _exposed(self, uses: FieldUses, writes: list[Access], is_state: bool) -> list[Access]:
+        """The reads that may see what an earlier step left."""
+        writers = {a.function for a in writes}
+        first = min((self.order.of(a) for a in writes if self.on.worker.runs(a)), default=None)
+        out = []
+        for access in uses.reads:
+            in_scheduler = self.on.scheduler.runs(access) or self.attached.scheduler.runs(access)
+            if in_scheduler and access.function not in writers:
+                out.append(access)
+            elif self.on.worker.runs(access) and is_state and first is not None and self.order.of(access) < first:
+                out.append(access)
+            elif not is_state and self.on.worker.runs(access) and access.function not in writers:
+                out.append(access)
+        return out
+
+    # --- other ways ---
+
+    def _taken(self) -> Iterator[Taken]:
+        seen: set[int] = set()
+        for step in (self.detached, self.attached):
+            for run, plain in zip(step.runs_, self.plain.runs_, strict=True):
+                for function in sorted(run.readings, key=lambda f: f.id):
+                    other = plain.readings.get(function)
+                    if other is None:
+                        continue
+                    for statement in _statements(function.body):
+                        for node in _tests(statement):
+                            mine, theirs = run.readings[function].truths.get(id(node)), other.truths.get(id(node))
+                            if mine is None or theirs is None or mine.truth is theirs.truth or id(node) in seen:
+                                continue
+                            if isinstance(node, s.Bool):
+                                continue  # its parts say it
+                            seen.add(id(node))
+                            line = s.line_of(node) or s.line_of(statement)
+                            yield Taken(
+                                self.path, function, node, line, bool(mine.truth), mine.why, step is self.attached
+                            )
+
+
+class _Deciding:
+    """Finds the condition for which something that a plain step does is not done in another."""
+
+    def __init__(self, steps: Steps, plain: Step) -> None:
+        self.steps, self.plain = steps, plain
+
+    def why_not(self, access: Access, step: Step) -> tuple[FunctionInfo, Condition, frozenset[Fact]] | None:
+        """The condition that keeps a step from an access."""
+        guards = self.steps.program.guards(access.function)
+        chain = guards.at(access.node) or (guards.at(access.statement) if access.statement is not None else ())
+        return self._at(access.function, chain, step, set())
+
+    def _at(
+        self, function: FunctionInfo, chain: tuple[Condition, ...], step: Step, seen: set[FunctionInfo]
+    ) -> tuple[FunctionInfo, Condition, frozenset[Fact]] | None:
+        for run in step.runs_:
+            reading = run.readings.get(function)
+            if reading is None:
+                continue
+            for condition in chain:
+                if condition.test is None:
+                    continue
+                for part, holds in _parts(condition.test, condition.holds):
+                    value = reading.truths.get(id(part)) or reading.values.get(id(part))
+                    if value is not None and value.truth is (not holds) and value.why:
+                        return function, condition, value.why
+        if function in seen or step.reaches(function):
+            return None
+        seen.add(function)
+        for caller, call in self.steps.sites.callers.get(function, []):
+            reading = self.plain.scheduler.readings.get(caller)
+            if reading is None or id(call) not in reading.seen:
+                continue
+            found = self._at(caller, self.steps.program.guards(caller).at(call), step, seen)
+            if found is not None:
+                return found
+        return None
+
+    def runs_only_there(self, function: FunctionInfo, condition: Condition, step: Step) -> list[FunctionInfo]:
+        """The functions that a plain step calls under the condition, and the step does not call from there."""
+        reading, other = self.plain.scheduler.readings.get(function), step.scheduler.readings.get(function)
+        if reading is None:
+            return []
+        out: dict[FunctionInfo, None] = {}
+        for call, _ in reading.calls:
+            if other is not None and id(call) in other.seen:
+                continue
+            for callee, _ in self.steps.sites.called(call, function):
+                if callee in self.plain.scheduler:
+                    out[callee] = None
+        return sorted(out, key=lambda f: f.id)
+
+
+def _parts(test: s.Expr, holds: bool) -> Iterator[tuple[s.Expr, bool]]:
+    """A condition and what it is joined from: each part must hold, or must not, for the whole to."""
+    yield test, holds
+    if isinstance(test, s.Unary) and test.op == "not":
+        yield from _parts(test.value, not holds)
+    elif isinstance(test, s.Bool) and (test.op == "and") is holds:
+        yield from _parts(test.left, holds)
+        yield from _parts(test.right, holds)
+
+
+def is_reset(access: Access) -> bool:
+    """Whether a write only clears the field."""
+    value = access.value
+    return isinstance(value, s.Const) and value.value in (None, False, 0, "") and access.kind != "augment"
+
+
+def is_handed_on(access: Access) -> bool:
+    """Whether a write only copies the field from another object of its class."""
+    value = access.value
+    return (
+        isinstance(value, s.Attr)
+        and value.attr == access.field
+        and any(source.cls is access.cls and source.field == access.field for source in access.sources)
+    )
+
+
+def _owner(function: FunctionInfo) -> ClassInfo | None:
+    while function.owner is None and function.parent is not None:
+        function = function.parent
+    return function.owner
+
+
+def _in_assert(access: Access) -> bool:
+    return isinstance(access.statement, s.Assert)
+
+
+def _expressions(statement: s.Stmt) -> Iterator[s.Expr]:
+    from sgltrace.index.facts.guards import expressions
+
+    roots: list[s.Expr] = expressions(statement)
+    match statement:
+        case s.If(test=test) | s.While(test=test):
+            roots = [test]
+        case s.For(iter=iterated):
+            roots = [iterated]
+        case s.With(items=items):
+            roots = [item.value for item in items]
+    for root in roots:
+        yield from s.descend(root)
+
+
+def _statements(body: Iterable[s.Stmt]) -> Iterator[s.Stmt]:
+    for statement in body:
+        yield statement
+        for inner in s.blocks(statement):
+            yield from _statements(inner)
+
+
+def _tests(statement: s.Stmt) -> Iterator[s.Expr]:
+    """The conditions that stand in a statement, and their parts."""
+    for node in _expressions(statement):
+        if isinstance(node, s.Cond):
+            yield from _operands(node.test)
+    if isinstance(statement, (s.If, s.While)):
+        yield from _operands(statement.test)
+
+
+def _operands(test: s.Expr) -> Iterator[s.Expr]:
+    yield test
+    if isinstance(test, s.Bool):
+        yield from _operands(test.left)
+        yield from _operands(test.right)
+
+
+__all__ = ["BATCH", "PROCESS", "UNSET", "Answers", "Questions", "is_reset"]
