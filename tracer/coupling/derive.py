@@ -1,4 +1,4 @@
-"""Run every rule over a program, and hand over ranked coupling points."""
+"""Run the off steps and every rule over a program, and hand over ranked coupling points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sgltrace.coupling.contract import contract
+from sgltrace.coupling.groups import Scene, drafts
+from sgltrace.coupling.groups.contract import contract
+from sgltrace.coupling.groups.process import decisions
+from sgltrace.coupling.offstep.lookup import Sites
+from sgltrace.coupling.offstep.parts import find_parts
+from sgltrace.coupling.offstep.questions import Questions
+from sgltrace.coupling.offstep.steps import Steps
 from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import Finding, build
 from sgltrace.coupling.rank import ranked
@@ -16,12 +22,14 @@ from sgltrace.coupling.source import universe_of
 from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.vocabulary import Vocabulary, load
 from sgltrace.index import Program
+from sgltrace.index.fields import FieldFlow
+from sgltrace.index.program.vocabulary import roles
 from sgltrace.model import ContractField, CouplingPoint, OffStep, Tensor
 
 
 @dataclass
 class Coupling:
-    """What the coupling analysis found. ``timings`` are seconds for each rule, for whoever looks for a slow one."""
+    """What the coupling analysis found. ``timings`` are seconds for each part, for whoever looks for a slow one."""
 
     points: list[CouplingPoint]
     contract: list[ContractField] = field(default_factory=list)
@@ -31,28 +39,52 @@ class Coupling:
 
 
 def derive(
-    program: Program, tensors: Callable[[], Sequence[Tensor]] = tuple, vocabulary: Vocabulary | None = None
+    program: Program,
+    flow: FieldFlow,
+    tensors: Callable[[], Sequence[Tensor]] = tuple,
+    vocabulary: Vocabulary | None = None,
 ) -> Coupling:
     """The coupling points, the contract and the off steps of a resolved program.
 
     ``tensors`` gives what the shape interpreter derived, for the shapes of the contract; it is asked last.
     """
-    return from_universe(universe_of(program, vocabulary or load()), tensors)
-
-
-def from_universe(universe: Universe, tensors: Callable[[], Sequence[Tensor]] = tuple) -> Coupling:
-    """The same of a universe that is already made."""
-    findings: list[Finding] = []
+    words = vocabulary or load()
     timings: dict[str, float] = {}
+    began = time.perf_counter()
+    universe = universe_of(program, words)
+    own = off_steps(universe)
+    done = frozenset(step.path for step in own)
+    timings["universe"] = time.perf_counter() - began
+    built = [(f, p) for f in _findings(universe, timings) if (p := build(universe, f, done)) is not None]
+
+    began = time.perf_counter()
+    sites = Sites(program)
+    parts = find_parts(program, flow, sites, roles(), words)
+    steps = Steps(program, flow, sites, parts, words)
+    scenes = []
+    if parts.target is not None:
+        for path in steps.paths:
+            questions = Questions(steps, path)
+            scenes.append(Scene(questions, questions.answers(), path in done))
+    timings["off steps"] = time.perf_counter() - began
+    began = time.perf_counter()
+    made = [(draft.weight, draft.point()) for draft in drafts(scenes)]
+    made += [(finding.weight, point) for finding, point in built]
+    made += [(draft.weight, draft.point()) for draft in decisions(scenes, [point for _, point in made])]
+    points = ranked(made)
+    timings["points"] = time.perf_counter() - began
+    notes = [*_notes(universe, own), *(f"Coupling: {note}." for note in parts.notes)]
+    return Coupling(points, contract(scenes, tensors()), own, notes, timings)
+
+
+def _findings(universe: Universe, timings: dict[str, float]) -> list[Finding]:
+    out: list[Finding] = []
     for rule in all_rules():
         began = time.perf_counter()
         name = type(rule).__name__
-        findings += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
+        out += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
         timings[name] = time.perf_counter() - began
-    own = off_steps(universe)
-    done = frozenset(step.path for step in own)
-    built = [(finding, point) for finding in findings if (point := build(universe, finding, done)) is not None]
-    return Coupling(ranked(built), contract(universe, tensors()), own, _notes(universe, own), timings)
+    return out
 
 
 def _notes(universe: Universe, own: list[OffStep]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from sgltrace.coupling.point import Finding
 from sgltrace.model import CouplingPoint
 
 RELATED = 4
@@ -13,16 +12,16 @@ RELATED = 4
 _SEVERITY = {"hard": 3, "soft": 2, "none": 1, None: 0}
 
 
-def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
+def ranked(found: list[tuple[int, CouplingPoint]]) -> list[CouplingPoint]:
     """What blocks comes first: hard before soft before none, on both paths before on one, unconditional first."""
 
-    def order(entry: tuple[Finding, CouplingPoint]) -> tuple[int, int, int, int, str, str]:
-        finding, point = entry
+    def order(entry: tuple[int, CouplingPoint]) -> tuple[int, int, int, int, str, str]:
+        weight, point = entry
         levels = sorted((_SEVERITY[v] for v in point.severity.values()), reverse=True)
         return (
             -levels[0],
             0 if point.condition == "always" else 1,
-            -finding.weight,
+            -weight,
             -sum(levels),
             point.kind,
             point.title,
@@ -33,7 +32,7 @@ def ranked(found: list[tuple[Finding, CouplingPoint]]) -> list[CouplingPoint]:
     for number, point in enumerate(points, 1):
         point.rank = number
         words = "-".join(re.findall(r"[a-z0-9]+", point.title.lower())[:6])
-        name = f"{point.kind.replace('_', '-')}-{words}"
+        name = point.id or f"{point.kind.replace('_', '-')}-{words}"
         taken[name] = taken.get(name, 0) + 1
         point.id = name if taken[name] == 1 else f"{name}-{taken[name]}"
     _relate(points)

@@ -6,7 +6,7 @@ import functools
 import importlib.resources
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -54,6 +54,9 @@ class Vocabulary:
     lasting: frozenset[str] = frozenset()
     """The roles whose objects are made when a process starts."""
 
+    platform: dict[str, bool | int] = field(default_factory=dict)
+    """What functions answer that ask for the platform or the number of processes."""
+
     def names(self, kind: str, key: str) -> frozenset[str]:
         """A list of names of a kind's table; empty where the table has none."""
         return frozenset(self.coupling.get(kind, {}).get(key, ()))
@@ -68,6 +71,7 @@ def from_table(table: dict[str, Any]) -> Vocabulary:
         table.get("coupling", {}),
         {role: frozenset(entry["classes"]) for role, entry in table.get("tracked", {}).items()},
         frozenset(role for role, entry in table.get("tracked", {}).items() if entry.get("carries") == "process"),
+        {name: value for name, value in table.get("shapes", {}).get("platform", {}).items() if isinstance(value, bool)},
     )
 
 

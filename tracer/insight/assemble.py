@@ -8,7 +8,7 @@ import msgspec
 
 from sgltrace.coupling import derive
 from sgltrace.index import IndexOptions, Program, analyse, to_index
-from sgltrace.index.fields import field_flow
+from sgltrace.index.fields import FieldFlow, field_flow
 from sgltrace.index.shapes import Shapes
 from sgltrace.index.shapes.field_rows import index_fields
 from sgltrace.insight.beside import beside
@@ -39,14 +39,15 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     program = analyse(tree, options, progress)
     progress.stage("Following fields, deriving shapes and coupling points")
     jobs = options.jobs if options.whole or len(program.functions) <= LARGE else 1
-    with beside(partial(_data, program), jobs) as encoded:
+    flow = field_flow(program)
+    with beside(partial(_data, program, flow), jobs) as encoded:
         index = to_index(program)
 
         @cache
         def data() -> _Data:
             return msgspec.msgpack.decode(encoded(), type=_Data)
 
-        coupling = derive(program, lambda: data().tensors)
+        coupling = derive(program, flow, lambda: data().tensors)
         index.fields = data().fields
         index.tensors = data().tensors
     index.coupling_points = coupling.points
@@ -56,8 +57,7 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     return index
 
 
-def _data(program: Program) -> bytes:
+def _data(program: Program, flow: FieldFlow) -> bytes:
     """The fields and tensors of a program, encoded."""
-    flow = field_flow(program)
     shapes = Shapes(program, flow)
     return msgspec.msgpack.encode(_Data(index_fields(program, flow, shapes), shapes.tensors()))

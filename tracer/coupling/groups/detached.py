@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
+from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.coupling.offstep.questions import Detached
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.resolution.entities import FunctionInfo
 
 
 def points(scene: Scene) -> Iterator[Draft]:
@@ -18,18 +21,9 @@ def points(scene: Scene) -> Iterator[Draft]:
 def _kind(scene: Scene, found: Detached) -> str:
     if found.callees:
         return "kv_alloc" if scene.allocates(found.callees) else "batch_filter_merge"
-    uses = [u for cls in scene.questions.parts.state_classes for u in [scene.questions.flow.fields.get((cls, found.attr))] if u]
-    waited = any(
-        isinstance_event(scene, access) for u in uses for access in u.reads
-    )
-    return "stream_order" if waited else "draft_state"
-
-
-def isinstance_event(scene: Scene, access: object) -> bool:
-    """Whether a read waits for the field, as for an event of a stream."""
-    from sgltrace.coupling.groups.waits import waits_for
-
-    return waits_for(access)  # type: ignore[arg-type]
+    fields = scene.questions.flow.fields
+    uses = [u for cls in scene.questions.parts.state_classes if (u := fields.get((cls, found.attr))) is not None]
+    return "stream_order" if any(waits_for(access) for u in uses for access in u.reads) else "draft_state"
 
 
 def _point(scene: Scene, found: Detached) -> Draft:
@@ -52,7 +46,7 @@ def _point(scene: Scene, found: Detached) -> Draft:
         producers=[strike(x) for x in found.strikes] + callees,
         consumers=callees + [Spot(f, line, what) for f, line, what in _touched(scene, found)] or [strike(x) for x in found.strikes],
         binding_time="per step (schedule time)",
-        verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "the batch keeps its draft state")),
+        verdicts=scene.verdicts((HARD, reason), (HARD, reason), _for_c(scene, found)),
         why=why,
         refactor=["Keep the draft state on the scheduler's batch during an off step, or ask for it at these places."],
         fields=fields,
@@ -88,3 +82,59 @@ def _touched(scene: Scene, found: Detached) -> Iterator[tuple]:  # type: ignore[
         for below, _, places in q.steps.sites.out.get(callee, ()):
             if below in q.on.scheduler and scene.allocates([below]):
                 yield below, below.line, "takes KV slots"
+
+
+BOUNDS = frozenset({"max", "maximum", "clamp", "clamp_", "clamp_min", "clip"})
+
+
+def _for_c(scene: Scene, found: Detached) -> tuple[str, str]:
+    """What is reserved ahead for the widest step may come out negative for a narrower one, unless it is bounded."""
+    if not found.callees or not scene.allocates(found.callees) or scene.own_off:
+        return NONE, "the batch keeps its draft state"
+    bounded = [f for f in _below(scene, found.callees) if _bounds(f)]
+    if bounded:
+        return NONE, f"{names(bounded)} keeps the amount from falling below what is reserved"
+    differing = [f for f in _below(scene, found.callees) if _subtracts(scene, f)]
+    if not differing:
+        return NONE, "the batch keeps its draft state"
+    return HARD, f"{names(differing)} takes what is reserved from what the widest step needs: a narrower step makes it negative"
+
+
+def _below(scene: Scene, functions: list[FunctionInfo]) -> list[FunctionInfo]:
+    q = scene.questions
+    found = dict.fromkeys(functions)
+    for function in functions:
+        found |= dict.fromkeys(c for c, _, _ in q.steps.sites.out.get(function, ()) if c in q.on.scheduler)
+    return list(found)
+
+
+def _calls(body: list[s.Stmt]) -> Iterator[s.Call]:
+    from sgltrace.coupling.offstep.questions import expressions_in
+
+    for node in expressions_in(body):
+        if isinstance(node, s.Call):
+            yield node
+
+
+def _bounds(function: FunctionInfo) -> bool:
+    """Whether a function takes the greater of two amounts of which one is a request's own."""
+    return any(
+        (call.func.attr if isinstance(call.func, s.Attr) else getattr(call.func, "id", "")) in BOUNDS
+        and any(isinstance(part, s.Attr) for arg in call.args for part in s.descend(arg.value))
+        for call in _calls(function.body)
+    )
+
+
+def _subtracts(scene: Scene, function: FunctionInfo) -> bool:
+    """Whether a function takes a request's own amount from another."""
+    from sgltrace.coupling.offstep.questions import expressions_in
+
+    def own(node: s.Expr) -> bool:
+        return any(
+            isinstance(part, s.Attr) and any(scene.questions.flow.role(a.cls) == "request" for a in scene.questions.flow.at(part))
+            for part in s.descend(node)
+        )
+
+    return any(
+        isinstance(node, s.Bin) and node.op == "-" and own(node.right) for node in expressions_in(function.body)
+    )

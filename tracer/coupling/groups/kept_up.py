@@ -30,8 +30,8 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
     listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
     writers = {a.function for a in (*plain, *on)}
     outside = [a for a in reads if a.function not in writers]
-    always = [a for a in outside if q.attached.worker.runs(a) or scene.allocates([a.function]) or _always(scene, a)]
-    level = HARD if always and kind not in ("sampling", "metrics", "logprob") else SOFT if outside else NONE
+    always = [a for a in outside if q.attached.worker.runs(a) or scene.handles_slots(a.function) or _always(scene, a)]
+    level = HARD if always and kind not in ("sampling", "metrics", "logprob", "request_state") else SOFT if outside else NONE
     shared = [a for m in members for a in m.kept if q.attached.scheduler.always(a)]
     reason = (
         f"in an off step neither {names((a.function for a in plain), 2)} nor {names((a.function for a in on), 2)} "

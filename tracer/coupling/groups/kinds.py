@@ -45,10 +45,11 @@ def _of_request(scene: Scene, uses: FieldUses, writes: list[Access]) -> str:
     q = scene.questions
     if any(_appends(w) for w in writes):
         return "logprob" if all(_from(scene, w, "logits_output") for w in writes if _appends(w)) else "result_format"
+    if not any(_counts(w) for w in writes):
+        return "request_state"
     readers = {r.function for r in uses.reads if q.attached.runs(r) or q.on.runs(r)}
-    if any(scene.allocates([f]) for f in readers):
-        return "kv_bookkeeping"
-    return "metrics" if any(_counts(w) for w in writes) else "request_state"
+    asserted = any(isinstance(r.statement, s.Assert) for r in uses.reads)
+    return "kv_bookkeeping" if asserted or any(map(scene.handles_slots, readers)) else "metrics"
 
 
 def _counts(access: Access) -> bool:

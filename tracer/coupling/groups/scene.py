@@ -16,6 +16,8 @@ from sgltrace.index.resolution.entities import FunctionInfo
 
 ALLOCATING = frozenset({"kv_allocator", "request_pool"})
 """Roles whose methods hand out and take back KV slots."""
+NEAR = 2
+"""A function takes KV slots where it calls who does through so many calls."""
 SHORT = 72
 
 
@@ -88,23 +90,30 @@ class Scene:
     def allocates(self, functions: Iterable[FunctionInfo]) -> bool:
         """Whether functions, or what they call in the scheduler's half of a plain step or of one with speculation, take
         or give back KV slots."""
+        return any(function in self._near_slots for function in functions)
+
+    def handles_slots(self, function: FunctionInfo) -> bool:
+        """Whether a function itself calls an allocator or a pool."""
         q = self.questions
-        seen: set[FunctionInfo] = set()
-        todo = list(functions)
-        while todo and len(seen) < 200:
-            function = todo.pop()
-            if function in seen:
-                continue
-            seen.add(function)
-            owner = function.owner
-            if owner is not None and q.flow.role(owner) in ALLOCATING:
-                return True
-            todo += [
-                callee
-                for callee, _, _ in q.steps.sites.out.get(function, ())
-                if callee in q.plain.scheduler or callee in q.on.scheduler or callee in q.on.worker
-            ]
-        return False
+        return any(
+            callee.owner is not None and q.flow.role(callee.owner) in ALLOCATING and not callee.is_property
+            for callee, _, _ in q.steps.sites.out.get(function, ())
+        )
+
+    @cached_property
+    def _near_slots(self) -> frozenset[FunctionInfo]:
+        """Functions that reach a method of an allocator or a pool through at most ``NEAR`` calls."""
+        q = self.questions
+        near = {
+            f for f in q.program.functions.values() if f.owner is not None and q.flow.role(f.owner) in ALLOCATING
+        }
+        for _ in range(NEAR):
+            near |= {
+                f
+                for f, called in q.steps.sites.out.items()
+                if f not in near and any(callee in near and not callee.is_property for callee, _, _ in called)
+            }
+        return frozenset(near)
 
     def verifies(self, function: FunctionInfo) -> bool:
         """Whether a function belongs to the verify of a step: it runs the target model, or is called by what does."""

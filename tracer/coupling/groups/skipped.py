@@ -21,7 +21,8 @@ def points(scene: Scene) -> Iterator[Draft]:
 
 
 def _hands_over(scene: Scene, found: Skipped) -> bool:
-    return bool(found.writes) and all(scene.questions.flow.role(a.cls) in STEP_BATCH for a in found.writes)
+    """Whether a batch of another class is made there for the worker."""
+    return any(a.kind == "constructor" and scene.questions.flow.role(a.cls) in STEP_BATCH for a in found.writes)
 
 
 def _read_in_off(scene: Scene, access: Access) -> bool:
@@ -33,10 +34,10 @@ def _read_in_off(scene: Scene, access: Access) -> bool:
 def _kind(scene: Scene, found: Skipped) -> str:
     if _hands_over(scene, found):
         return "worker_dispatch"
-    if scene.allocates(found.functions):
-        return "kv_alloc"
     roles = {scene.questions.flow.role(a.cls) for a in found.writes}
-    return "result_format" if roles <= {"request", "logits_output"} else "step_preparation"
+    if "scheduler_batch" not in roles and roles & {"request", "logits_output"}:
+        return "result_format"
+    return "kv_alloc" if scene.allocates(found.functions) else "step_preparation"
 
 
 def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
@@ -71,7 +72,7 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
     plain_b = (level, reason) if kind != "worker_dispatch" else (NONE, "the worker makes what it runs")
     return Draft(
         kind=kind,
-        slug=slug("plain", found.function.qualname.rpartition(".")[0], found.function.name, *sorted(q.parts.state_fields and [])),
+        slug=slug("plain", found.function.qualname.rpartition(".")[0], found.function.name),
         title=f"{found.function.name} prepares a plain step only where the process does not speculate"
         if kind != "worker_dispatch"
         else f"{found.function.name} hands workers another class of batch in a plain process",

@@ -64,11 +64,11 @@ def _steers(scene: Scene, members: list[Stale]) -> bool:
     """Whether what is read decides what a later step does: an allocation, or the worker's own step."""
     q = scene.questions
     return any(
-        (q.on.worker.runs(a) and not _counter(m)) or (scene.allocates([a.function]) and q.attached.scheduler.runs(a) and not _counter(m))
+        not _counter(m) and (q.on.worker.runs(a) or (scene.handles_slots(a.function) and q.attached.scheduler.runs(a)))
         for m in members
         for a in m.reads
     )
 
 
 def _counter(member: Stale) -> bool:
-    return all(a.kind == "augment" for a in member.writes)
+    return all(a.kind in ("augment", "in-place") for a in member.writes)

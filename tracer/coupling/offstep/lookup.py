@@ -98,7 +98,7 @@ class Lookup:
         found = function.nodes.get(id(node.value))
         if found is not None and found.values:
             for value in found.values:
-                if type(value) is ClassRef and value.cls in self.scenario.types:
+                if type(value) is ClassRef and (value.cls.is_enum or value.cls in self.scenario.types):
                     if node.attr in self.sites.members(value.cls):
                         return member(value.cls, [node.attr])
         typed = self.typed(node, function)
@@ -119,6 +119,11 @@ class Lookup:
         if depth >= DEEP:
             return None
         found = self.sites.called(node, function)
+        for callee, _ in found:
+            if callee.owner is None and callee.name in self.scenario.platform:
+                return const(self.scenario.platform[callee.name])
+        if not found and len(args) == 1:
+            return self._by_value(node, function, args[0][1])
         if not found or len(found) > 3:
             return None
         out: Val | None = None
@@ -128,6 +133,22 @@ class Lookup:
                 return None
             out = value if i == 0 else join(out, value)
         return out
+
+    def _by_value(self, node: s.Call, function: FunctionInfo, value: Val | None) -> Val | None:
+        """``Enum(value)``: the member of that value."""
+        if value is None or len(value.atoms) != 1:
+            return None
+        for called in self.program.types(node.func, function):
+            if type(called) is ClassRef and called.cls.is_enum:
+                for statement in called.cls.node.body:
+                    if (
+                        isinstance(statement, s.Assign)
+                        and isinstance(statement.value, s.Const)
+                        and ("c", statement.value.value) in value.atoms
+                        and isinstance(statement.targets[0], s.Name)
+                    ):
+                        return member(called.cls, [statement.targets[0].id], value.why)
+        return None
 
     def apply(self, function: FunctionInfo, receiver: Val | None, args: Args, depth: int) -> Val | None:
         """What a small function returns for a receiver and arguments."""
@@ -324,15 +345,6 @@ class Apart(Interpreter):
         self.env = {**self.env, name: value}
         return value
 
-    def _bool(self, node: s.Bool) -> Val | None:
-        """What the path decides is not undone by what is open (another platform, a debugging mode)."""
-        value = super()._bool(node)
-        if value is None:
-            for part in (self.ev(node.left), self.ev(node.right)):
-                if part is not None and any(fact.scope == PATH for fact in part.why):
-                    return part
-        return value
-
     def _must(self, node: s.Expr, value: Val | None, exception: str) -> None:
         """Nothing runs here."""
 
@@ -363,6 +375,6 @@ def _define(body: list[s.Stmt], out: dict[str, list[s.Expr | None]]) -> None:
             _define(inner, out)
 
 
-Apart.expressions = {**Interpreter.expressions, s.Name: Apart._name, s.Bool: Apart._bool}
+Apart.expressions = {**Interpreter.expressions, s.Name: Apart._name}
 
 __all__ = ["Lookup", "Sites", "bind", "boolean"]

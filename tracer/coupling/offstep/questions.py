@@ -17,8 +17,12 @@ from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields.strides import StridedRead
 from sgltrace.index.fields.tracked import roles
 
-STEP_LIVED = frozenset({"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"})
-"""Roles whose objects are made anew in each step: nothing is left on them."""
+APART = frozenset(
+    {"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"}
+    | {"kv_allocator", "request_pool", "server_args", ""}
+)
+"""Roles whose objects are made anew in each step, so that nothing is left on them, and those of the allocators and
+pools: what is left there is what functions take and give back, which is asked of the functions."""
 
 
 @dataclass(eq=False)
@@ -283,7 +287,12 @@ class Questions:
     def _stands_in(self, access: Access) -> bool:
         uses = self.flow.fields[access.cls, access.field]
         return any(
-            other is not access and not is_reset(other) and other.kind != "default" and self.attached.completes(other)
+            other is not access
+            and other.kind != "default"
+            and not is_reset(other)
+            and not is_kept(other)
+            and self.attached.completes(other)
+            and self._step_starts(other)
             for other in uses.writes
         )
 
@@ -294,7 +303,7 @@ class Questions:
         stale: list[Stale] = []
         states = set(self._carried())
         for uses in self.flow:
-            if uses.role in STEP_LIVED or uses.role in ("server_args", "") or uses.cls in self.parts.results:
+            if uses.role in APART or uses.cls in self.parts.results:
                 continue
             if uses.field in self.parts.state_fields or self._inside(uses):
                 continue
@@ -309,24 +318,35 @@ class Questions:
             plain = [a for a in writes if self.plain.runs(a) and a not in off]
             only_on = [a for a in on if a not in off]
             if only_on and plain and not is_state:
-                reads = [a for a in uses.reads if self.attached.runs(a) or self.detached.runs(a)]
+                reads = [a for a in _values(uses) if self.attached.runs(a) or self.detached.runs(a)]
                 if reads:
                     split.append(Split(self.path, uses, plain, only_on, [a for a in off if a in on], reads))
-            elif only_on and not plain:
+            elif only_on and not plain and not self._refreshed(off):
                 reads = self._exposed(uses, only_on, is_state)
                 if reads:
                     asserted = [a for a in reads if _in_assert(a)]
                     stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state))
         return split, stale
 
+    def _refreshed(self, off: list[Access]) -> bool:
+        """Whether a step of either kind sets a field anew before anybody reads it."""
+        return any(
+            self.plain.runs(a) and not is_kept(a) and a.kind in ("assign", "constructor", "copy") and self._step_starts(a)
+            for a in off
+        )
+
+    def _step_starts(self, access: Access) -> bool:
+        """Whether every step does it: nothing is left open around it in its function."""
+        return any(run.runs(access) and run.always(access) for run in self.attached.runs_)
+
     def _inside(self, uses: FieldUses) -> bool:
         """Whether a field is a component's own business, or another class's field seen again."""
+        mro = self.program.engine.classes.mro
+        if any(self._again(uses, base) for base in mro(uses.cls)[1:]):
+            return True
         if uses.cls in self.parts.state_classes:
             return False
-        mro = self.program.engine.classes.mro
         if any(uses.cls in mro(c) for c in self.parts.state_classes):
-            return True
-        if any((base, uses.field) in self.flow.fields for base in mro(uses.cls)[1:]):
             return True
         others = [c for c in self.program.cast.worker_classes.values() if c is not self.parts.workers[self.path]]
         if any(uses.cls in mro(c) for c in others) and uses.cls not in mro(self.parts.workers[self.path]):
@@ -336,6 +356,13 @@ class Questions:
         order = {c for c in (uses.cls, *uses.cls.subclasses)}
         return all(_owner(a.function) in order for a in uses.writes if a.kind != "default")
 
+    def _again(self, uses: FieldUses, base: ClassInfo) -> bool:
+        """Whether all writes of a field are seen on a base of its class, too."""
+        known = self.flow.fields.get((base, uses.field))
+        return known is not None and {(a.function, a.line) for a in uses.writes} <= {
+            (a.function, a.line) for a in known.writes
+        }
+
     def _carried(self) -> list[ClassInfo]:
         """The classes of the draft's state that outlive a step: the scheduler calls their methods."""
         mro = self.program.engine.classes.mro
@@ -344,14 +371,20 @@ class Questions:
             for f in (*self.on.scheduler.readings, *self.attached.scheduler.readings)
             if f.owner is not None and not f.is_abstract and f.name != "__init__"
         }
-        return [c for c in self.parts.state_classes if any(base in called for base in mro(c))]
+        made = {
+            cls
+            for f in (*self.on.worker.readings, *self.on.scheduler.readings)
+            for cls, use in self.program.engine.constructed.get(f, ())
+        }
+        found = [c for c in self.parts.state_classes if c in made and any(base in called for base in mro(c))]
+        return [c for c in found if not any(base in found for base in mro(c)[1:])]
 
     def _exposed(self, uses: FieldUses, writes: list[Access], is_state: bool) -> list[Access]:
         """The reads that may see what an earlier step left."""
         writers = {a.function for a in writes}
         first = min((self.order.of(a) for a in writes if self.on.worker.runs(a)), default=None)
         out = []
-        for access in uses.reads:
+        for access in _values(uses):
             in_scheduler = self.on.scheduler.runs(access) or self.attached.scheduler.runs(access)
             if in_scheduler and access.function not in writers:
                 out.append(access)
@@ -454,13 +487,22 @@ def is_reset(access: Access) -> bool:
     return isinstance(value, s.Const) and value.value in (None, False, 0, "") and access.kind != "augment"
 
 
+def _values(uses: FieldUses) -> list[Access]:
+    """The reads that use a field's value: not those that only name it to write into it."""
+    written = {(a.function, a.line) for a in uses.writes if a.kind in ("in-place", "kernel")}
+    return [a for a in uses.reads if (a.function, a.line) not in written]
+
+
 def is_handed_on(access: Access) -> bool:
-    """Whether a write only copies the field from another object of its class."""
+    """Whether a write only takes the field over from another object: a copy, or a part of what it was."""
     value = access.value
-    return (
-        isinstance(value, s.Attr)
-        and value.attr == access.field
-        and any(source.cls is access.cls and source.field == access.field for source in access.sources)
+    return isinstance(value, s.Attr) and value.attr == access.field
+
+
+def is_kept(access: Access) -> bool:
+    """Whether a write makes the field of itself: rows that stay, a merge with another's."""
+    return access.value is not None and any(
+        isinstance(part, s.Attr) and part.attr == access.field for part in s.descend(access.value)
     )
 
 
@@ -487,6 +529,12 @@ def _expressions(statement: s.Stmt) -> Iterator[s.Expr]:
             roots = [item.value for item in items]
     for root in roots:
         yield from s.descend(root)
+
+
+def expressions_in(body: Iterable[s.Stmt]) -> Iterator[s.Expr]:
+    """Every expression of some statements and of those inside them."""
+    for statement in _statements(body):
+        yield from _expressions(statement)
 
 
 def _statements(body: Iterable[s.Stmt]) -> Iterator[s.Stmt]:

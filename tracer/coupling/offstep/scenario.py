@@ -23,6 +23,8 @@ class Scenario:
     """Overrides ``types`` in code that only a speculative worker reaches; None is unknown."""
     fields: dict[tuple[ClassInfo, str], Val] = field(default_factory=dict)
     stops: dict[FunctionInfo, tuple[FunctionInfo, ...]] = field(default_factory=dict)
+    platform: dict[str, bool | int] = field(default_factory=dict)
+    """What functions answer that ask for the platform, by their names."""
     within: frozenset[FunctionInfo] = frozenset()
     """Only these functions are entered."""
     avoid: frozenset[FunctionInfo] = frozenset()

@@ -136,7 +136,7 @@ class Steps:
     def _scenario(self, name: str, path: str, attached: bool) -> Scenario:
         parts, words = self.parts, self.words.spec
         spec = name != "plain"
-        made = Scenario(f"{name} {path}")
+        made = Scenario(f"{name} {path}", platform=self.words.platform)
         steps = self.program.phases.of
         made.within = frozenset(steps[path if spec else "any"]["every step"])
         if parts.algorithm is not None:
@@ -173,8 +173,10 @@ class Steps:
         return [cls for name in sorted(names) for cls in self.program.find_classes(name)]
 
     def _loops(self, lookup: Lookup, path: str) -> list[FunctionInfo]:
-        """The event loops that the scenario's process may choose."""
+        """The event loop that the scenario's process chooses with the default arguments: those that it may, where that
+        cannot be told."""
         steps = self.program.phases.of[path]["every step"]
+        lookup = Lookup(self.program, self.flow, self.sites, self._usual(lookup.scenario))
         alive = []
         for loop in self.parts.loops:
             if loop not in steps:
@@ -192,6 +194,16 @@ class Steps:
                     alive.append(loop)
                     break
         return alive or [loop for loop in self.parts.loops if loop in steps]
+
+    def _usual(self, scenario: Scenario) -> Scenario:
+        """A scenario with the server's arguments at their defaults, where it says nothing of them."""
+        usual = Scenario(scenario.name, scenario.types, fields=dict(scenario.fields), platform=scenario.platform)
+        for cls in self._named(self.words.spec.args_classes):
+            for owner, field in self.flow.fields:
+                default = self.default(cls, field) if owner is cls else None
+                if default is not None and not default.is_none:
+                    usual.fields.setdefault((cls, field), default)
+        return usual
 
     @cached_property
     def _stages(self) -> frozenset[FunctionInfo]:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Branch
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import (
-    BATCHES,
-    DRAFTS,
     callers,
     calls_on,
-    held_by,
-    is_copy,
-    spec_writes,
-    step_reads,
     targets,
 )
 from sgltrace.coupling.regime import BATCH, last_name
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Universe
+from sgltrace.coupling.universe import WORKER, Universe
 from sgltrace.coupling.widths import width_reads, widths_of
 from sgltrace.coupling.wording import reads_of, show, writes_of
 from sgltrace.index.facts import syntax as s
@@ -64,89 +58,9 @@ class Attention(Rule):
     def find(self, universe: Universe) -> Iterator[Finding]:
         """Draft state read in a decode, positions that it overrides, and backends built for a number of steps."""
         attention = {fn.id for fn in universe.of_class("attention")}
-        yield from self._attached(universe, attention)
-        yield from self._positions(universe)
         yield from self._multi_step(universe)
         yield from self._captured(universe, attention)
         yield from self._chosen(universe, attention)
-
-    def _attached(self, universe: Universe, attention: set[str]) -> Iterator[Finding]:
-        infos = universe.vocabulary.spec.info_fields
-        carried = [
-            a
-            for a in universe.written(infos)
-            if universe.fn(a).per_step
-            and (a.how == "keyword" or is_copy(a))
-            and universe.fn(a).side in (SCHEDULER, TARGET, WORKER)
-        ]
-        carried = held_by(universe, carried, BATCHES)
-        branches = [
-            b
-            for b in universe.branches
-            if b.function in attention and b.reading.scope == BATCH and universe.fn(b).per_step and _asks_for(b, infos)
-        ]
-        reads = list(step_reads(universe, infos, (TARGET,)))
-        if not carried or not (branches or reads):
-            return
-        reason = "the draft state on the batch makes the target's backend read draft metadata: missing, or shifted"
-        yield Finding(
-            kind=self.kind,
-            title="A decode with draft state attached is taken for a draft step",
-            producers=sites([a for a in carried if is_copy(a) or a.how == "keyword"], "hands the draft state on", 6),
-            consumers=sites(branches, lambda b: f"decides by {show(b.test)}", 6)
-            + sites([a for a in reads if a.function in attention], reads_of, 2)
-            + sites([a for a in reads if universe.role(universe.fn(a).cls) == "forward_batch"], reads_of, 4),
-            binding_time="per step",
-            why=(
-                "The draft state travels with the batch into the forward pass, and attention "
-                "backends tell a draft's decode from the target's by it. A plain decode that still "
-                "carries it gets KV indices of the draft, or lengths shifted by one."
-            ),
-            refactor=(
-                "Set the draft state to None on the forward copy of an off step, and keep it on the scheduler's batch."
-            ),
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify carries its own input")},
-            formula="draft decode: KV indices from the draft state, lengths + step + 1",
-            fields=sorted({universe.field_name(a) for a in carried}),
-            weight=8,
-        )
-
-    def _positions(self, universe: Universe) -> Iterator[Finding]:
-        names = universe.fields("seq_lens", "positions")
-        writes = [
-            a
-            for a in spec_writes(universe, names)
-            if universe.role(a.cls) in (*DRAFTS, "verify_input") or a.owner in universe.vocabulary.spec.info_fields
-        ]
-        reads = [
-            a
-            for a in step_reads(universe, names)
-            if universe.role(a.cls) in (*DRAFTS, "verify_input") or a.owner in universe.vocabulary.spec.info_fields
-        ]
-        forward = list(
-            held_by(universe, step_reads(universe, names, (WORKER, TARGET)), ("forward_batch",), unknown=False)
-        )
-        if not writes or not reads:
-            return
-        reason = "positions of the draft state win over those computed from the lengths: stale, and of another number"
-        yield Finding(
-            kind=self.kind,
-            title="Positions of the draft state override the computed ones",
-            producers=sites(writes, writes_of, 6),
-            consumers=sites(reads, reads_of, 6)
-            + sites([a for a in forward if universe.fn(a).side == WORKER], reads_of, 2),
-            binding_time="per step",
-            why=(
-                "Where the draft state on the batch has positions the forward pass takes them "
-                "instead of computing its own. Drafting sets them for topk branches and moves them "
-                "in place; a plain decode would run on what is left."
-            ),
-            refactor="Detach the draft state from the forward copy, or set positions explicitly.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify sets its own")},
-            formula="draft: bs * topk; verify: bs * num_draft_tokens; plain: bs",
-            fields=sorted({f"{a.cls or a.owner}.positions" for a in writes}),
-            weight=6,
-        )
 
     def _multi_step(self, universe: Universe) -> Iterator[Finding]:
         patterns = universe.vocabulary.names("attention", "multi_step")

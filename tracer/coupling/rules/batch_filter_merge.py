@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Call
-from sgltrace.coupling.point import HARD, NONE, Finding, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, calls_on, held_by, paths_of, targets
+from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
+from sgltrace.coupling.query import calls_on, paths_of, targets
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
 from sgltrace.coupling.wording import writes_of
@@ -60,19 +60,14 @@ class BatchFilterMerge(Rule):
             | universe.fields("future_map", "indices")
         )
         filters: list[tuple[Call, Fn]] = []
-        merges: list[tuple[Call, Fn]] = []
         infos = universe.vocabulary.spec.info_fields
         for call in calls_on(universe, infos):
             for callee in targets(universe, call) if universe.fn(call).side == SCHEDULER else ():
                 shape = _row_work(universe, callee, fields)
                 if shape == "filter":
                     filters.append((call, callee))
-                elif shape == "merge":
-                    merges.append((call, callee))
         if filters:
             yield from self._filtered(universe, filters, fields)
-        if merges:
-            yield self._merged(universe, merges, fields)
 
     def _filtered(
         self, universe: Universe, filters: list[tuple[Call, Fn]], fields: frozenset[str]
@@ -166,55 +161,6 @@ class BatchFilterMerge(Rule):
                 out += sites(made, "makes a draft state of the rows that go on", 6)
                 out += sites(asks[:2], "asks the request whether it has finished", 4)
         return out
-
-    def _merged(self, universe: Universe, merges: list[tuple[Call, Fn]], fields: frozenset[str]) -> Finding:
-        inner = sorted({callee.id for _, callee in merges})
-        outer = sorted({call.function for call, _ in merges})
-        consumers = [site(call, "hands the other batch's draft state on", 6) for call, _ in merges]
-        for function in inner:
-            consumers += sites(
-                [a for a in universe.facts[function].accesses if a.write and a.field in fields], writes_of, 5
-            )
-            consumers += sites(
-                [r for r in universe.refusals if r.function == function], "refuses a state without futures", 6
-            )
-        producers: list[Site] = []
-        writes = [
-            a
-            for name in sorted(universe.vocabulary.spec.info_fields)
-            for a in universe.writes.get(name, ())
-            if universe.fn(a).per_step and universe.fn(a).side in (SCHEDULER, WORKER)
-        ]
-        producers += sites(held_by(universe, writes, ("scheduler_batch",)), writes_of, 5)
-        for function in outer:
-            for caller in callers(universe, universe.fns[function]):
-                if caller.side == SCHEDULER:
-                    line = call_line(universe, caller, universe.fns[function])
-                    producers.append(of(caller, "joins two batches", 3, line))
-            producers.append(site(merges[0][0], "asks only whether its own draft state is there", 4))
-        reason = (
-            "one of the two batches has no draft state, or one of another kind: its requests get no "
-            "rows, or the merge raises"
-        )
-        return Finding(
-            kind=self.kind,
-            title="Two batches can be merged only if both carry a draft state of the same kind",
-            producers=producers,
-            consumers=consumers,
-            binding_time="per step",
-            why=(
-                "Merge joins the draft states row by row when the first batch has one, and does "
-                "nothing when it has none. After an off step that leaves none, or a prefill without "
-                "one, the rows no longer match the requests."
-            ),
-            refactor=(
-                "Keep a draft state on every batch of a speculative server, with rows marked cold, or "
-                "rebuild it after a merge."
-            ),
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "every step returns a draft state")},
-            fields=["ScheduleBatch.spec_info"],
-            weight=6,
-        )
 
 
 def _row_work(universe: Universe, fn: Fn, fields: frozenset[str]) -> str | None:

@@ -63,74 +63,10 @@ class DraftState(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The loop-carried fields, the token the draft continues from, and the inputs of the draft's own extend."""
-        yield from self._carried(universe)
-        yield from self._bonus(universe)
         yield from self._extend(universe)
         yield from self._fixed_extend(universe)
         yield from self._placeholders(universe)
         yield from self._vocabulary_map(universe)
-
-    def _carried(self, universe: Universe) -> Iterator[Finding]:
-        names = universe.fields("draft_state")
-        writes = [a for a in held_by(universe, spec_writes(universe, names), _HOLDERS, unknown=False) if not is_copy(a)]
-        carried = {a.field for a in writes if universe.fn(a).side == WORKER}
-        reads = [
-            a for a in held_by(universe, step_reads(universe, names), _HOLDERS, unknown=False) if a.field in carried
-        ]
-        if not writes or not reads:
-            return
-        ordered = [name for name in universe.vocabulary.coupling[self.kind]["fields"] if name in carried]
-        reason = "no other code writes them: after an off step they belong to an older token, or are missing"
-        yield Finding(
-            kind=self.kind,
-            title=f"{', '.join(ordered[:3])} must be valid for every request at the next draft",
-            producers=sites(writes, writes_of, 5),
-            consumers=sites(reads, reads_of, 4),
-            binding_time="per step",
-            why=(
-                "They are carried from step to step, and only drafting code writes them. An off step "
-                "that skips the draft's extend leaves them stale (the next draft starts from the "
-                "wrong token) or missing (wrong shapes in graph replay, filters and merges). Nothing "
-                "says for which requests they are valid, so a batch cannot mix."
-            ),
-            refactor=(
-                "Run a one-token extend of the draft on every off step, or write placeholders with a "
-                "flag and prime again."
-            ),
-            verdicts={
-                "A": (HARD, reason),
-                "B": (HARD, reason),
-                "C": (HARD, "as long as the draft's extend is skipped: " + reason),
-            },
-            formula="topk_p, topk_index: (bs, topk); hidden_states: (bs, draft hidden size)",
-            fields=sorted({universe.field_name(a) for a in writes}),
-            weight=9,
-        )
-
-    def _bonus(self, universe: Universe) -> Iterator[Finding]:
-        names = universe.fields("draft_state", "bonus")
-        writes = [a for a in spec_writes(universe, names) if not is_copy(a)]
-        reads = list(step_reads(universe, names))
-        if not writes or not reads:
-            return
-        reason = "the next draft and verify start from this token; only speculation's own code writes it"
-        yield Finding(
-            kind=self.kind,
-            title="The token that the next draft continues from is written by verify alone",
-            producers=sites(writes, writes_of, 5),
-            consumers=sites(reads, reads_of, 4),
-            binding_time="per step",
-            why=(
-                f"{', '.join(sorted({a.field for a in writes}))} is the root of the next draft's tree "
-                "and the first token that "
-                "the next verify feeds. An off step that does not set it makes the next on step verify an old token."
-            ),
-            refactor="Set it to the off step's sampled token, one for each request.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify still writes it")},
-            formula="(bs,) integers",
-            fields=sorted({universe.field_name(a) for a in writes}),
-            weight=7,
-        )
 
     def _extend(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("draft_state", "extend")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.facts import Access
-from sgltrace.coupling.offsteps import off_steps
-from sgltrace.coupling.point import HARD, NONE, Finding, Judgement, Site, of, site, sites
-from sgltrace.coupling.query import call_line, callers, paths_of, plain_writes, step_reads, targets
-from sgltrace.coupling.regime import PLAIN
+from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
+from sgltrace.coupling.query import step_reads
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.slots import allocates, allocating, before_the_worker, formula, keeps_up, reserves, reserving
-from sgltrace.coupling.universe import SCHEDULER, TARGET, WORKER, Fn, Universe
-from sgltrace.coupling.widths import widths_behind
-from sgltrace.coupling.wording import reads_of, writes_of
+from sgltrace.coupling.slots import allocating, reserving
+from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.wording import reads_of
 
 
 class KvAlloc(Rule):
@@ -83,140 +78,8 @@ class KvAlloc(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The block that only a plain server runs; then speculation's own allocations, before and in the worker."""
-        yield from self._skipped(universe)
         distance = allocating(universe)
-        yield from self._before_the_worker(universe, distance)
         yield from self._in_the_worker(universe, distance)
-
-    def _skipped(self, universe: Universe) -> Iterator[Finding]:
-        inputs = universe.fields("kv_alloc", "inputs")
-        by_function: dict[str, list[Access]] = defaultdict(list)
-        for access in plain_writes(universe, inputs):
-            if universe.fn(access).per_step:
-                by_function[access.function].append(access)
-        slots = universe.fields("kv_alloc", "slots")
-        for function, found in sorted(by_function.items()):
-            fields = {a.field for a in found}
-            if len(fields) < 2 or not fields & slots:
-                continue
-            facts = universe.facts[function]
-            plain = [a for a in facts.accesses if a.write and a.regime == PLAIN]
-            guards = [b for b in facts.branches if b.line in {a.via for a in plain}]
-            consumers = sites(plain, writes_of, 6)
-            for call in facts.calls:
-                if call.regime == PLAIN:
-                    for callee in targets(universe, call):
-                        if callee.side == SCHEDULER and universe.calls and allocates(universe, callee):
-                            consumers.append(of(callee, "reserves the plain step's slots", 5))
-            reads = step_reads(universe, slots, (TARGET, SCHEDULER))
-            consumers += sites([a for a in reads if universe.role(universe.fn(a).cls) == "forward_batch"], reads_of, 3)
-            consumers += sites(reads, reads_of, 1)
-            reason = (
-                f"{', '.join(sorted(fields))} are written only past a condition that a speculative server never meets"
-            )
-            yield Finding(
-                kind=self.kind,
-                title="A plain step is prepared only in a process without an algorithm",
-                producers=sites(guards, "decides by the process's algorithm", 6),
-                consumers=consumers,
-                binding_time="per step",
-                why=(
-                    "Everything that prepares a plain step stands past a condition that a server with an algorithm "
-                    "never meets, the KV slot for its token included. An off step reaches the forward pass without "
-                    "one, with what the last step left, or with None after a filter or merge. Nothing else before "
-                    f"the worker writes {', '.join(sorted({a.field for a in plain}))}."
-                ),
-                refactor=(
-                    "Let the condition ask the batch instead of the process, or repeat this block in the "
-                    "worker's off step."
-                ),
-                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify writes them itself")},
-                formula="plain: one slot for each request; speculative: not set here",
-                fields=[universe.field_name(a) for a in plain],
-                weight=9,
-            )
-
-    def _before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
-        """Slots that the scheduler reserves for speculation before it hands the batch over."""
-        chain = [f for f in sorted(distance) if before_the_worker(universe.fns[f])]
-        found = [universe.fns[f] for f in chain if reserves(universe, f)]
-        if not found:
-            return
-        lengths = universe.fields("kv_bookkeeping", "lengths")
-        producers: list[Site] = []
-        consumers: list[Site] = []
-        for fn in found:
-            facts = universe.facts[fn.id]
-            producers += [of(fn, "reserves slots for speculation", 6)]
-            producers += sites([a for a in facts.accesses if a.write and a.field in lengths], writes_of, 6)
-            near = [a for f in (fn.id, *universe.callees.get(fn.id, ())) for a in universe.facts[f].accesses]
-            consumers += sites([a for a in near if not a.write and a.field in lengths], reads_of, 5)
-            for caller in callers(universe, fn):
-                if caller.side == SCHEDULER or (caller.id in chain and caller not in found):
-                    producers.append(of(caller, "has speculation reserve them", 6, call_line(universe, caller, fn)))
-            producers += widths_behind(universe, fn)
-        table = universe.fields("kv_alloc", "table")
-        slots = universe.fields("kv_alloc", "slots")
-        consumers += sites(list(step_reads(universe, table, (WORKER,))), reads_of, 3)
-        consumers += sites([a for a in universe.written(slots) if universe.fn(a).side == WORKER], writes_of, 3)
-        consumers += [
-            of(universe.fns[f], "reserves a plain step's slots over what is already reserved", 4)
-            for f in sorted(distance)
-            if universe.fns[f].side == SCHEDULER and distance[f] <= 1
-        ]
-        consumers = [c for c in consumers if universe.fns[c.function] not in found or c.weight >= 5]
-        reason = (
-            "the slots are already in the request-to-token table: a second, plain allocation overwrites and leaks them"
-        )
-        shrink = "the reserve is computed from the widest step: a narrower one makes the amount to reserve negative"
-        bounded = any(keeps_up(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
-        safe = (NONE, "the amount is never less than what is reserved already, however narrow the step")
-        if bounded and off_steps(universe):
-            yield self._amount(universe, found, safe)
-        yield Finding(
-            kind=self.kind,
-            title="Decode slots are reserved ahead, for a draft's width, through the draft state",
-            producers=producers,
-            consumers=consumers,
-            binding_time="per step (schedule time)",
-            why=(
-                "The scheduler reserves a speculative step's slots on the draft state and writes them into the "
-                "request-to-token table before the worker runs. Without a draft state on the batch there is nothing to "
-                "call; with a plain allocation beside it the same table entries get second owners."
-            ),
-            refactor=(
-                "Move the allocation off the draft state; let an off step take its slot from the "
-                "request-to-token table, clamp the amount at zero and size it by the widest step."
-            ),
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": safe if bounded else (HARD, shrink)},
-            formula=formula(universe, found),
-            fields=["Req.kv_allocated_len", "ReqToTokenPool.req_to_token"],
-            only=paths_of(universe, [fn.id for fn in found]),
-            weight=8,
-        )
-
-    def _amount(self, universe: Universe, found: list[Fn], safe: Judgement) -> Finding:
-        """The amount that is reserved ahead, where it is kept from falling below what is there."""
-        widths = [site for fn in found for site in widths_behind(universe, fn)]
-        asking = {
-            c.id: c
-            for s in widths
-            for c in callers(universe, universe.fns[s.function], 2)
-            if c.per_step and not c.other and not universe.elsewhere(c)
-        }
-        own = [universe.fns[f] for fn in found for f in universe.callees.get(fn.id, ()) if keeps_up(universe, f)]
-        return Finding(
-            kind=self.kind,
-            title="What is reserved ahead does not fall with a narrower step",
-            producers=[*widths, *(of(fn, "reserves slots for speculation", 5) for fn in found)],
-            consumers=[of(fn, "keeps the amount from falling", 6) for fn in own]
-            + [of(fn, "reserves, or estimates, by the amount", 4) for fn in (*found, *asking.values())],
-            binding_time="per step (schedule time)",
-            why="The amount is bounded by what is reserved already: off steps reserve more than they need, never less.",
-            refactor="None.",
-            verdicts={"C": safe},
-            fields=["Req.kv_allocated_len"],
-        )
 
     def _in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the worker reserves while it drafts and verifies, and gives back after."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.facts import Access, Item
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import (
     call_line,
     callers,
     decides,
     on_path,
-    paths_of,
     plain_writes,
     spec_writes,
     step_reads,
@@ -67,47 +66,8 @@ class KvBookkeeping(Rule):
 
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The lengths, what a release checks of them, and the counter that evicts."""
-        yield from self._lengths(universe)
         yield from self._release(universe)
         yield from self._eviction(universe)
-
-    def _lengths(self, universe: Universe) -> Iterator[Finding]:
-        names = universe.fields("kv_bookkeeping", "lengths")
-        spec, plain = spec_writes(universe, names), plain_writes(universe, names)
-        reads = step_reads(universe, names, (SCHEDULER, WORKER))
-        told = [a for a in reads if universe.role(a.cls) == "result" and universe.role(universe.fn(a).cls) != "result"]
-        if not spec or not (plain or told):
-            return
-        consumers = sites(reads, reads_of, 3) + sites(plain, writes_of, 5)
-        taken = {fn.id: fn for a in reads if universe.role((fn := universe.fn(a)).cls) == "request"}
-        consumers += [
-            of(c, "goes by what the request says of its KV", 4, call_line(universe, c, fn))
-            for fn in taken.values()
-            for c in callers(universe, fn)
-            if c.per_step
-        ]
-        reason = "without speculation's writer a request's committed length stays behind the token that was made"
-        yield Finding(
-            kind=self.kind,
-            title="Committed and allocated KV lengths are advanced by speculation's own code",
-            producers=sites(spec, writes_of, 6)
-            + [s for f in sorted({a.function for a in plain}) for s in decides(universe, f, {a.via for a in plain})],
-            consumers=consumers,
-            binding_time="per step",
-            why=(
-                f"{', '.join(sorted({a.field for a in spec}))} advance by the accepted tokens where "
-                "speculation resolves "
-                "them, and by one past the process-wide condition that a speculative server never "
-                "meets. An off step that "
-                "takes neither way leaves lengths that the prefix cache, the next allocation and the release read."
-            ),
-            refactor="Advance both lengths by one in the off step, in the place that owns them on this path.",
-            verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "one accepted token advances them by one")},
-            formula="speculative: committed += accepted; plain: committed += 1, allocated += 1",
-            fields=[universe.field_name(a) for a in spec],
-            only=paths_of(universe, [a.function for a in spec if universe.role(universe.fn(a).cls) != "draft_input"]),
-            weight=6,
-        )
 
     def _release(self, universe: Universe) -> Iterator[Finding]:
         names = universe.fields("kv_bookkeeping", "lengths")

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, SOFT, Finding, of, sites
+from sgltrace.coupling.point import NONE, SOFT, Finding, of, sites
 from sgltrace.coupling.query import (
-    call_line,
-    callers,
     paths_of,
-    shared_writes,
-    spec_writes,
     start_writes,
     step_reads,
     targets,
@@ -59,50 +55,7 @@ class StreamOrder(Rule):
     )
 
     def find(self, universe: Universe) -> Iterator[Finding]:
-        """Events first, then streams."""
-        events = universe.fields("stream_order", "events")
-        for name in sorted(events):
-            writes = list(spec_writes(universe, {name}))
-            reads = [a for a in step_reads(universe, {name}) if universe.fn(a).side in (SCHEDULER, WORKER)]
-            waited = [a for a in reads if a.how in ("call", "test", "read")]
-            if not writes or not waited or shared_writes(universe, {name}):
-                continue
-            reason = (
-                "nobody records it in an off step: the wait is skipped, and lengths are read before they are written"
-            )
-            yield Finding(
-                kind=self.kind,
-                title=f"The scheduler waits for {name}, which speculation records",
-                producers=sites(writes, writes_of, 6)
-                + [
-                    of(c, "has it recorded", 5, call_line(universe, c, universe.fn(a)))
-                    for a in writes
-                    if not universe.fn(a).in_worker or universe.role(universe.fn(a).cls) == "future_map"
-                    for c in callers(universe, universe.fn(a))
-                    if c.per_step and not c.other
-                ],
-                consumers=sites(waited, reads_of, 5)
-                + [
-                    of(c, "waits for it before it goes on", 3)
-                    for fn in {a.function: universe.fn(a) for a in waited if a.how == "call"}.values()
-                    for c in callers(universe, fn)
-                    if c.per_step
-                ],
-                binding_time="per step",
-                why=(
-                    "The next batch is prepared while the last is still running. What keeps it from "
-                    "reading lengths too early "
-                    f"is {name}, recorded by the worker after verify. Where it is not set the wait is "
-                    "passed over without a word."
-                ),
-                refactor=(
-                    "Record an event on the forward stream after the off step's lengths are queued, and hand it on."
-                ),
-                verdicts={"A": (HARD, reason), "B": (HARD, reason), "C": (NONE, "verify records it")},
-                fields=[f"EagleDraftInput.{name}"],
-                only=paths_of(universe, [a.function for a in writes]),
-                weight=7,
-            )
+        """Streams: where they are joined, and what is replaced under them."""
         yield from self._planning(universe)
         yield from self._overlap(universe)
 

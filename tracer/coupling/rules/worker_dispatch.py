@@ -11,7 +11,7 @@ from sgltrace.coupling.regime import last_name
 from sgltrace.coupling.rule import Example, Rule
 from sgltrace.coupling.scan import deep
 from sgltrace.coupling.universe import SCHEDULER, WORKER, Fn, Universe
-from sgltrace.coupling.wording import reads_of, show, writes_of
+from sgltrace.coupling.wording import reads_of, writes_of
 from sgltrace.index.facts import syntax as s
 
 
@@ -61,7 +61,6 @@ class WorkerDispatch(Rule):
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The binding, the batch's class, and the target worker's tail."""
         yield from self._bound(universe)
-        yield from self._handed(universe)
         yield from self._tail(universe)
 
     def _bound(self, universe: Universe) -> Iterator[Finding]:
@@ -116,45 +115,6 @@ class WorkerDispatch(Rule):
             fields=["Scheduler.model_worker"],
             weight=5,
         )
-
-    def _handed(self, universe: Universe) -> Iterator[Finding]:
-        """A conditional in the scheduler that hands either batch class to the worker."""
-        for branch in universe.branches:
-            fn = universe.fn(branch)
-            if fn.side != SCHEDULER or not fn.per_step or branch.reading.scope != "process":
-                continue
-            facts = universe.facts[fn.id]
-            both = [n for n, sides in _assigned(universe, fn, branch).items() if sides == {True, False}]
-            given = [c for c in facts.calls if c.owner in universe.fields("worker_dispatch", "workers")]
-            runs = [c for c in given if _names(c) & set(both)] or _given_otherwise(universe, given, branch)
-            if not runs:
-                continue
-            reason = "v1's worker is handed the scheduler's batch; the target worker takes a worker batch"
-            workers = [
-                universe.fns[t.id] for c in runs for t in targets(universe, c) if t.side == WORKER or t.side == "target"
-            ]
-            yield Finding(
-                kind=self.kind,
-                title="The class of batch that the worker gets depends on the algorithm and on overlap",
-                producers=[site(branch, f"decides by {show(branch.test)}", 6)],
-                consumers=[site(c, "hands the batch to the worker", 5) for c in runs]
-                + [of(w, "takes the batch", 4) for w in workers],
-                binding_time="per step",
-                why=(
-                    "Without overlap a speculative worker gets the scheduler's own batch, and "
-                    "changes it in place; every other worker gets a worker batch made from it. A "
-                    "batch that is sent to the target worker must be converted first."
-                ),
-                refactor="Convert where the worker is chosen.",
-                verdicts={
-                    "A": (HARD, reason),
-                    "B": (NONE, "the speculative worker converts itself"),
-                    "C": (NONE, "the speculative worker converts itself"),
-                },
-                only=("v1",),
-                weight=4,
-            )
-            return
 
     def _tail(self, universe: Universe) -> Iterator[Finding]:
         """What the target worker does after the forward pass unless it is told that it verifies."""
