@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, component
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, component, interleaved
+from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, write
 from sgltrace.coupling.offstep.domain import BATCH
 from sgltrace.coupling.offstep.questions import Taken
 
@@ -45,7 +45,9 @@ def _point(scene: Scene, where: str, members: list[Taken]) -> Draft:
         title="A decode with the draft's state attached is taken for a draft step"
         if where == "forward"
         else "The batch of a forward pass is made from the draft's state where one is attached",
-        producers=[Spot(a.function, a.line, f"hands on {a.field}") for a in writers]
+        producers=interleaved(
+            [Spot(a.function, a.line, f"hands on {a.field}") for a in writers], _sources(scene, members)
+        )
         or [Spot(first.function, first.line, "decides by it")],
         consumers=[Spot(m.function, m.line, f"decides by {shown(m.test)}") for m in members],
         binding_time="per step",
@@ -59,6 +61,23 @@ def _point(scene: Scene, where: str, members: list[Taken]) -> Draft:
         condition="where the batch that runs carries the draft's state",
         weight=8,
     )
+
+
+def _sources(scene: Scene, members: list[Taken]) -> list[Spot]:
+    """Who sets, in a step with speculation, what these functions then take from the draft's state."""
+    q = scene.questions
+    taken = {
+        (a.cls, a.field)
+        for m in members
+        for a in q.flow.by_function.get(m.function, [])
+        if not a.is_write and a.cls in q.parts.state_classes
+    }
+    return [
+        write(a)
+        for key in sorted(taken, key=lambda key: (key[0].id, key[1]))
+        for a in q.flow.fields[key].writes
+        if a.function in q.parts.own and q.on.worker.runs(a)
+    ]
 
 
 __all__ = ["SOFT", "points"]

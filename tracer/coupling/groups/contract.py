@@ -108,8 +108,10 @@ class Rows:
             else:
                 value = self._made(uses)
             strikes = [Spot(x.function, x.line, f"raises {x.exception}") for x in found.strikes]
-            why = f"{names(x.function for x in found.strikes)} raises where it is unset" if strikes else (
-                f"{names(r.function for r in found.strided)} cuts it into rows"
+            why = (
+                f"{names(x.function for x in found.strikes)} raises where it is unset"
+                if strikes
+                else (f"{names(r.function for r in found.strided)} cuts it into rows")
             )
             self._add(
                 uses, REQUIRED, value, why, writers, strikes or spots,
@@ -155,7 +157,9 @@ class Rows:
         if classes:
             return f"a {' or '.join(sorted(classes))}, with every required field of it"
         values = [a for a in uses.writes if a.kind != "default" and a.value is not None and q.on.worker.runs(a)]
-        return f"what {names([values[0].function])} sets: {shown(values[0].value)}, for one token" if values else "a value"
+        return (
+            f"what {names([values[0].function])} sets: {shown(values[0].value)}, for one token" if values else "a value"
+        )
 
     # --- what is left on batch and requests ---
 

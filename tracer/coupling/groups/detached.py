@@ -44,7 +44,8 @@ def _point(scene: Scene, found: Detached) -> Draft:
         slug=slug("state", found.attr),
         title=f"Each decode step asks {found.attr} of the batch's draft state",
         producers=[strike(x) for x in found.strikes] + callees,
-        consumers=callees + [Spot(f, line, what) for f, line, what in _touched(scene, found)] or [strike(x) for x in found.strikes],
+        consumers=callees + [Spot(f, line, what) for f, line, what in _touched(scene, found)]
+        or [strike(x) for x in found.strikes],
         binding_time="per step (schedule time)",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), _for_c(scene, found)),
         why=why,
@@ -64,7 +65,9 @@ def _writes(scene: Scene, found: Detached) -> list:  # type: ignore[type-arg]
         a
         for f in sorted(below, key=lambda f: f.id)
         for a in q.flow.by_function.get(f, [])
-        if a.is_write and q.on.scheduler.runs(a) and q.flow.role(a.cls) in ("request", "scheduler_batch", "request_pool", "kv_allocator")
+        if a.is_write
+        and q.on.scheduler.runs(a)
+        and q.flow.role(a.cls) in ("request", "scheduler_batch", "request_pool", "kv_allocator")
     ]
 
 
@@ -97,7 +100,10 @@ def _for_c(scene: Scene, found: Detached) -> tuple[str, str]:
     differing = [f for f in _below(scene, found.callees) if _subtracts(scene, f)]
     if not differing:
         return NONE, "the batch keeps its draft state"
-    return HARD, f"{names(differing)} takes what is reserved from what the widest step needs: a narrower step makes it negative"
+    return (
+        HARD,
+        f"{names(differing)} takes what is reserved from what the widest step needs: a narrower step makes it negative",
+    )
 
 
 def _below(scene: Scene, functions: list[FunctionInfo]) -> list[FunctionInfo]:
@@ -131,10 +137,9 @@ def _subtracts(scene: Scene, function: FunctionInfo) -> bool:
 
     def own(node: s.Expr) -> bool:
         return any(
-            isinstance(part, s.Attr) and any(scene.questions.flow.role(a.cls) == "request" for a in scene.questions.flow.at(part))
+            isinstance(part, s.Attr)
+            and any(scene.questions.flow.role(a.cls) == "request" for a in scene.questions.flow.at(part))
             for part in s.descend(node)
         )
 
-    return any(
-        isinstance(node, s.Bin) and node.op == "-" and own(node.right) for node in expressions_in(function.body)
-    )
+    return any(isinstance(node, s.Bin) and node.op == "-" and own(node.right) for node in expressions_in(function.body))

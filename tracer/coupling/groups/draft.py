@@ -111,8 +111,8 @@ def merged(drafts: list[Draft]) -> list[Draft]:
         if known is None:
             out[draft.kind, draft.slug] = draft
             continue
-        known.producers = _interleaved(known.producers, draft.producers)
-        known.consumers = _interleaved(known.consumers, draft.consumers)
+        known.producers = interleaved(known.producers, draft.producers)
+        known.consumers = interleaved(known.consumers, draft.consumers)
         known.verdicts |= draft.verdicts
         known.fields += draft.fields
         known.why += draft.why
@@ -121,7 +121,8 @@ def merged(drafts: list[Draft]) -> list[Draft]:
     return list(out.values())
 
 
-def _interleaved(left: list[Spot], right: list[Spot]) -> list[Spot]:
+def interleaved(left: list[Spot], right: list[Spot]) -> list[Spot]:
+    """Two lists of places in turn."""
     out: list[Spot] = []
     for i in range(max(len(left), len(right))):
         out += left[i : i + 1] + right[i : i + 1]

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, interleaved
 from sgltrace.coupling.groups.kinds import kind_of
 from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
 from sgltrace.coupling.offstep.questions import Split
+from sgltrace.index.fields import Access
 
 
 def points(scene: Scene) -> Iterator[Draft]:
     """A point for each kind of state of a class."""
     groups: dict[tuple[str, str], list[Split]] = defaultdict(list)
     for found in scene.answers.split:
-        if found.plain[0].function is not found.on[0].function or len({a.function for a in (*found.plain, *found.on)}) > 1:
+        if (
+            found.plain[0].function is not found.on[0].function
+            or len({a.function for a in (*found.plain, *found.on)}) > 1
+        ):
             groups[kind_of(scene, found.uses), found.uses.cls.name].append(found)
     for (kind, cls), members in sorted(groups.items()):
         yield _point(scene, kind, cls, members)
@@ -25,13 +29,19 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
     q = scene.questions
     plain = [a for m in members for a in m.plain]
     on = [a for m in members for a in m.on]
-    reads = [a for m in members for a in m.reads]
+    reads = [a for m in members for a in (*m.reads, *_of_copies(scene, m))]
     fields = sorted(m.uses.field for m in members)
     listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
     writers = {a.function for a in (*plain, *on)}
     outside = [a for a in reads if a.function not in writers]
     always = [a for a in outside if q.attached.worker.runs(a) or scene.handles_slots(a.function) or _always(scene, a)]
-    level = HARD if always and kind not in ("sampling", "metrics", "logprob", "request_state") else SOFT if outside else NONE
+    level = (
+        HARD
+        if always and kind not in ("sampling", "metrics", "logprob", "request_state")
+        else SOFT
+        if outside
+        else NONE
+    )
     shared = [a for m in members for a in m.kept if q.attached.scheduler.always(a)]
     reason = (
         f"in an off step neither {names((a.function for a in plain), 2)} nor {names((a.function for a in on), 2)} "
@@ -50,9 +60,13 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
         slug=slug("regimes", cls),
         title=f"{_head(fields)} of {cls} {'is' if len(fields) == 1 else 'are'} kept up by each regime on its own",
         producers=[write(a) for pair in zip(on, plain) for a in pair] + [write(a) for a in (*on, *plain)],
-        consumers=[read(a) for a in (*always, *outside)] or [read(a) for a in reads],
+        consumers=interleaved(
+            [read(a) for a in (*always, *outside)] or [read(a) for a in reads], [write(a) for a in plain]
+        ),
         binding_time="per step",
-        verdicts=scene.verdicts((level, reason), (level, reason), (NONE, "the speculative step's own code keeps it up")),
+        verdicts=scene.verdicts(
+            (level, reason), (level, reason), (NONE, "the speculative step's own code keeps it up")
+        ),
         why=why,
         refactor=[f"Do in the off step what {names(a.function for a in plain)} does for {listed}."],
         fields=[f"{cls}.{f}" for f in fields],
@@ -60,9 +74,22 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
     )
 
 
-def _always(scene: Scene, access: object) -> bool:
+def _of_copies(scene: Scene, member: Split) -> list[Access]:
+    """The reads of the batch's copies, where the field is one of a batch."""
     q = scene.questions
-    return any(run.runs(access) and run.always(access) for run in q.attached.runs_)  # type: ignore[arg-type]
+    if member.uses.cls not in q.parts.batches:
+        return []
+    copies = [
+        u
+        for cls in q.parts.batches
+        if (u := q.flow.fields.get((cls, member.uses.field))) and cls is not member.uses.cls
+    ]
+    return [a for u in copies for a in u.reads if q.attached.worker.runs(a)]
+
+
+def _always(scene: Scene, access: Access) -> bool:
+    q = scene.questions
+    return any(run.runs(access) and run.always(access) for run in q.attached.runs_)
 
 
 def _head(fields: list[str]) -> str:

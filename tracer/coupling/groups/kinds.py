@@ -60,8 +60,10 @@ def _counts(access: Access) -> bool:
     if access.kind == "in-place" and isinstance(node, s.Call) and isinstance(node.func, s.Attr):
         return node.func.attr in ADDS
     value = access.value
-    return isinstance(value, s.Bin) and value.op in "+-" and any(
-        isinstance(part, s.Attr) and part.attr == access.field for part in s.descend(value)
+    return (
+        isinstance(value, s.Bin)
+        and value.op in "+-"
+        and any(isinstance(part, s.Attr) and part.attr == access.field for part in s.descend(value))
     )
 
 
@@ -83,6 +85,8 @@ def _allocated(scene: Scene, access: Access) -> bool:
 
 def _is_mode(scene: Scene, access: Access) -> bool:
     mode = scene.questions.parts.mode
-    return access.value is not None and mode is not None and mode in scene.questions.program.classes_of(
-        access.value, access.function
+    return (
+        access.value is not None
+        and mode is not None
+        and mode in scene.questions.program.classes_of(access.value, access.function)
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
-from sgltrace.coupling.offstep.domain import BATCH, NONE as NOTHING
-from sgltrace.coupling.offstep.domain import Fact, Val
+from sgltrace.coupling.offstep.domain import BATCH, Fact, Val
+from sgltrace.coupling.offstep.domain import NONE as NOTHING
 from sgltrace.coupling.offstep.interpret import Interpreter, Strike
 from sgltrace.coupling.offstep.lookup import bind, takes_self
 from sgltrace.index.facts import syntax as s
@@ -28,13 +28,19 @@ def points(scene: Scene) -> Iterator[Draft]:
             if not given:
                 continue
             for callee, _ in q.steps.sites.called(call, function):
-                if callee.owner is None or not any(callee.owner in q.program.engine.classes.mro(c) for c in q.parts.state_classes):
+                if callee.owner is None or not any(
+                    callee.owner in q.program.engine.classes.mro(c) for c in q.parts.state_classes
+                ):
                     continue
-                nothing = Val(frozenset({NOTHING}), frozenset({Fact(BATCH, f"another batch's {shown(call.args[given[0]].value)}")}))
+                nothing = Val(
+                    frozenset({NOTHING}),
+                    frozenset({Fact(BATCH, f"another batch's {shown(call.args[given[0]].value)}")}),
+                )
                 replaced = [(name_, nothing if i in given else value) for i, (name_, value) in enumerate(args)]
                 params = bind(callee, replaced, None, takes_self(callee))
                 strikes = [
-                    x for x in Interpreter(q.on.scheduler.lookup, callee, params).run().strikes
+                    x
+                    for x in Interpreter(q.on.scheduler.lookup, callee, params).run().strikes
                     if any(f.scope == BATCH and f.name.startswith("another") for f in x.facts)
                 ]
                 if strikes:
@@ -43,7 +49,9 @@ def points(scene: Scene) -> Iterator[Draft]:
                     entry[1].extend(strikes)
     for callee, (callers, strikes) in sorted(found.items(), key=lambda item: item[0].id):
         first = strikes[0]
-        reason = f"{name(callee)} line {first.line} raises {first.exception} where the other batch carries no draft state"
+        reason = (
+            f"{name(callee)} line {first.line} raises {first.exception} where the other batch carries no draft state"
+        )
         yield Draft(
             kind="batch_filter_merge",
             slug=slug("mixed", callee.name),
@@ -57,6 +65,8 @@ def points(scene: Scene) -> Iterator[Draft]:
                 f"{name(callee)} uses it without asking (line {first.line}).",
             ],
             refactor=["Keep a draft state on every batch, or let the merge fill in rows for requests that have none."],
-            fields=[f"{q.parts.scheduler_batch.name if q.parts.scheduler_batch else ''}.{f}" for f in q.parts.state_fields],
+            fields=[
+                f"{q.parts.scheduler_batch.name if q.parts.scheduler_batch else ''}.{f}" for f in q.parts.state_fields
+            ],
             weight=7,
         )

@@ -37,11 +37,18 @@ def _of(scene: Scene, named: set[str]) -> Iterator[Draft]:
             slug=slug("decides", function.qualname),
             title=f"{function.name} decides by the process whether steps speculate",
             producers=[Spot(function, m.line, f"decides by {shown(m.test)}") for m in members],
-            consumers=[Spot(function, m.line, f"goes on where it {'holds' if m.truth else 'does not hold'}") for m in members],
+            consumers=[
+                Spot(function, m.line, f"goes on where it {'holds' if m.truth else 'does not hold'}") for m in members
+            ],
             binding_time="process start",
             verdicts=scene.verdicts((SOFT, reason), (SOFT, reason), (NONE, "the step is one with speculation")),
-            why=[f"{name(function)} line {m.line} asks `{shown(m.test)}`: an off step goes the other way than a plain one." for m in members],
-            refactor=[f"See whether what follows suits an off step; it follows from {', '.join(f'`{f}`' for f in facts)}."],
+            why=[
+                f"{name(function)} line {m.line} asks `{shown(m.test)}`: an off step goes the other way than a plain one."
+                for m in members
+            ],
+            refactor=[
+                f"See whether what follows suits an off step; it follows from {', '.join(f'`{f}`' for f in facts)}."
+            ],
             fields=[f for f in facts if "." in f],
             weight=1,
         )

@@ -30,7 +30,11 @@ def _is_relay(scene: Scene, owner: object) -> bool:
     """Whether a class is neither the scheduler nor a batch nor the result: it stands between two steps."""
     q = scene.questions
     mro = q.program.engine.classes.mro
-    return owner is not None and q.flow.role(owner) in ("future_map", "future_indices") and owner not in mro(q.parts.scheduler)  # type: ignore[arg-type]
+    return (
+        owner is not None
+        and q.flow.role(owner) in ("future_map", "future_indices")
+        and owner not in mro(q.parts.scheduler)
+    )  # type: ignore[arg-type]
 
 
 def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list) -> Draft:  # type: ignore[type-arg]
@@ -41,7 +45,9 @@ def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list) -> 
         f"the target's result leaves `{field}` at {found.value!r}, and {name(first.function)} line {first.line} "
         f"raises {first.exception} for it"
     )
-    by_verify = "the speculative step's own result sets it" if writers else "nothing sets it in a speculative step either"
+    by_verify = (
+        "the speculative step's own result sets it" if writers else "nothing sets it in a speculative step either"
+    )
     why = [f"A plain step of the target leaves `{field}` at {found.value!r}."]
     if writers:
         why.append(f"In a step with speculation {names(writers)} sets it.")
@@ -52,13 +58,17 @@ def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list) -> 
     return Draft(
         kind=kind,
         slug=slug(where, found.name),
-        title=f"{found.name} must be set on a step's result" if where == "result" else f"The relay between steps takes {found.name} apart",
+        title=f"{found.name} must be set on a step's result"
+        if where == "result"
+        else f"The relay between steps takes {found.name} apart",
         producers=[write(w) for w in found.writes],
         consumers=[strike(x) for x in strikes],
         binding_time="per step",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, by_verify)),
         why=why,
-        refactor=[f"Set `{found.name}` on the off step's result, or let {names(x.function for x in strikes)} ask for it first."],
+        refactor=[
+            f"Set `{found.name}` on the off step's result, or let {names(x.function for x in strikes)} ask for it first."
+        ],
         fields=[field],
         weight=8,
     )
@@ -69,9 +79,7 @@ def _strided(scene: Scene, found: Unset) -> Draft:
     read = found.strided[0]
     width = shown(read.stride)
     held = sorted({f"{a.cls.name}.{a.field}" for r in found.strided for a in r.stride_from})
-    reason = (
-        f"{name(read.function)} cuts `{found.name}` into rows of `{width}`; an off step's result has one token for each request"
-    )
+    reason = f"{name(read.function)} cuts `{found.name}` into rows of `{width}`; an off step's result has one token for each request"
     late = (
         f"the width is read from {', '.join(f'`{h}`' for h in held)} when the result is processed, not from the result"
     )
@@ -80,7 +88,11 @@ def _strided(scene: Scene, found: Unset) -> Draft:
         kind="result_format",
         slug=slug("stride", found.name),
         title=f"{found.name} is cut into rows of a speculative width",
-        producers=[write(w) for w in found.writes if w.function in scene.questions.parts.own or w.function.owner in scene.questions.parts.workers.values()]
+        producers=[
+            write(w)
+            for w in found.writes
+            if w.function in scene.questions.parts.own or w.function.owner in scene.questions.parts.workers.values()
+        ]
         or [write(w) for w in found.writes],
         consumers=[Spot(r.function, r.line, f"cuts {found.name} by {shown(r.stride)}") for r in found.strided],
         binding_time="per step",

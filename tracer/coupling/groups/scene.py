@@ -83,7 +83,9 @@ class Scene:
         """The path."""
         return self.answers.path
 
-    def verdicts(self, a: tuple[str, str], b: tuple[str, str], c: tuple[str, str]) -> dict[tuple[str, str], tuple[str, str]]:
+    def verdicts(
+        self, a: tuple[str, str], b: tuple[str, str], c: tuple[str, str]
+    ) -> dict[tuple[str, str], tuple[str, str]]:
         """The verdicts of the three designs."""
         return {(self.path, "A"): a, (self.path, "B"): b, (self.path, "C"): c}
 
@@ -104,9 +106,7 @@ class Scene:
     def _near_slots(self) -> frozenset[FunctionInfo]:
         """Functions that reach a method of an allocator or a pool through at most ``NEAR`` calls."""
         q = self.questions
-        near = {
-            f for f in q.program.functions.values() if f.owner is not None and q.flow.role(f.owner) in ALLOCATING
-        }
+        near = {f for f in q.program.functions.values() if f.owner is not None and q.flow.role(f.owner) in ALLOCATING}
         for _ in range(NEAR):
             near |= {
                 f

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, write
 from sgltrace.coupling.offstep.questions import Skipped
 from sgltrace.index.fields import Access
+from sgltrace.index.resolution.entities import FunctionInfo
 
 STEP_BATCH = frozenset({"worker_batch", "forward_batch"})
 
@@ -66,7 +67,9 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         f"Only where `{needed}` does it set {listed}.",
     ]
     if found.functions:
-        why.append(f"{names(f for f in found.functions if f.name != '__init__')} runs there and nowhere else in the step.")
+        why.append(
+            f"{names(f for f in found.functions if f.name != '__init__')} runs there and nowhere else in the step."
+        )
     if readers:
         why.append(f"{names(r.function for r in readers)} reads what is set there.")
     plain_b = (level, reason) if kind != "worker_dispatch" else (NONE, "the worker makes what it runs")
@@ -77,8 +80,9 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         if kind != "worker_dispatch"
         else f"{found.function.name} hands workers another class of batch in a plain process",
         producers=[Spot(found.function, found.condition.line, f"decides by {condition}")],
-        consumers=_interleave(spots, calls)
-        + [Spot(r.function, r.line, f"reads {r.field}") for r in readers[:6]],
+        consumers=interleaved(spots, calls) + [Spot(r.function, r.line, f"reads {r.field}") for r in readers[:6]]
+        if kind != "worker_dispatch"
+        else [Spot(f, f.line, "takes the batch") for f in _takers(scene)] + spots,
         binding_time="per step",
         verdicts=scene.verdicts((level, reason), plain_b, (NONE, "the speculative worker prepares its own step")),
         why=why,
@@ -100,8 +104,7 @@ def _feeds_forward(scene: Scene, lost: list[Access]) -> bool:
     )
 
 
-def _interleave(left: list[Spot], right: list[Spot]) -> list[Spot]:
-    out: list[Spot] = []
-    for i in range(max(len(left), len(right))):
-        out += left[i : i + 1] + right[i : i + 1]
-    return out
+def _takers(scene: Scene) -> list[FunctionInfo]:
+    """The steps of the path's worker and of the target's."""
+    parts = scene.questions.parts
+    return [parts.entries[scene.path], *([parts.target] if parts.target is not None else [])]

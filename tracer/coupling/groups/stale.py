@@ -40,8 +40,15 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
         reason = f"only {writers} moves {listed} on, and {names(a.function for a in asserted)} asserts on it"
     else:
         reason = f"only {writers} sets {listed}: after an off step it belongs to an older token, or is missing"
-    for_c = (NONE, "verify itself sets it") if verified or not carried else (HARD, f"as long as the draft's extend is skipped, {reason}")
-    why = [f"In a decode step only {writers} sets {listed}.", f"{names(a.function for a in reads)} reads it in a later step."]
+    for_c = (
+        (NONE, "verify itself sets it")
+        if verified or not carried
+        else (HARD, f"as long as the draft's extend is skipped, {reason}")
+    )
+    why = [
+        f"In a decode step only {writers} sets {listed}.",
+        f"{names(a.function for a in reads)} reads it in a later step.",
+    ]
     if asserted:
         why.append(f"{names(a.function for a in asserted)} raises AssertionError where it was not moved on.")
     return Draft(

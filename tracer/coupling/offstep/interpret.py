@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Env = dict[str, "Val | None"]
 _NOTHING: frozenset[Fact] = frozenset()
-LENGTHS = frozenset({"len", "zip", "enumerate", "iter", "int", "float", "sum", "range", "list", "tuple", "sorted", "max", "min", "set"})
+LENGTHS = frozenset(
+    {"len", "zip", "enumerate", "iter", "int", "float", "sum", "range", "list", "tuple", "sorted", "max", "min", "set"}
+)
 """Builtins that fail on None."""
 
 
@@ -295,9 +297,7 @@ class Interpreter:
 
     def _strike(self, node: s.Expr, line: int, exception: str, facts: frozenset[Fact]) -> None:
         assert self._statement is not None
-        self.reading.strikes.append(
-            Strike(self.function, line, exception, node, facts, self.certain, self._statement)
-        )
+        self.reading.strikes.append(Strike(self.function, line, exception, node, facts, self.certain, self._statement))
         self.behind = True
 
     def _must(self, node: s.Expr, value: Val | None, exception: str) -> None:

@@ -10,9 +10,9 @@ from sgltrace.coupling.offstep.domain import MOST, PATH, Val, boolean, const, jo
 from sgltrace.coupling.offstep.interpret import Env, Interpreter
 from sgltrace.coupling.offstep.scenario import Scenario
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import Access, FieldFlow
 from sgltrace.index.program import Program
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.resolution.values import ClassRef, Instance
 
 DEEP = 5

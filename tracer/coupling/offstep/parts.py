@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import FieldFlow
 from sgltrace.index.program import Program
-from sgltrace.index.resolution.values import FunctionRef, Instance
 from sgltrace.index.program.vocabulary import Roles
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
+from sgltrace.index.resolution.values import FunctionRef, Instance
 from sgltrace.model import PATHS
 
 
@@ -122,9 +122,7 @@ class _Finder:
         order = self.classes.mro(self.parts.scheduler)
         wanted = self.parts.all_entries | {self.parts.target}
         found = {
-            caller
-            for (caller, callee, _) in self.program.engine.edges
-            if callee in wanted and caller.owner in order
+            caller for (caller, callee, _) in self.program.engine.edges if callee in wanted and caller.owner in order
         }
         self.parts.launchers = tuple(sorted(found, key=lambda f: f.id))
 
@@ -209,7 +207,7 @@ class _Finder:
                                 if isinstance(v, Instance) and self._has_mode(v.cls):
                                     found[v.cls] = None
         role = self.flow.role
-        for (cls, _) in self.flow.fields:
+        for cls, _ in self.flow.fields:
             if role(cls) in ("scheduler_batch", "worker_batch", "forward_batch"):
                 found[cls] = None
         parts.batches = tuple(found)

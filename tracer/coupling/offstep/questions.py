@@ -13,9 +13,9 @@ from sgltrace.coupling.offstep.steps import Step, Steps
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.guards import Condition
 from sgltrace.index.fields import Access, FieldUses
-from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields.strides import StridedRead
 from sgltrace.index.fields.tracked import roles
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
 APART = frozenset(
     {"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"}
@@ -163,7 +163,17 @@ class Questions:
         )
 
     def _strikes(self, step: Step) -> list[Strike]:
-        return [x for run in step.runs_ for x in run.strikes if (x.function, x.line) not in self.known]
+        return [x for run in step.runs_ for x in run.strikes if (x.function, x.line) not in self.known or self._owed(x)]
+
+    def _owed(self, strike: Strike) -> bool:
+        """Whether a strike is for a field that a step with speculation sets: a plain step that strikes there, too, is
+        one that the code does not let come so far."""
+        return any(
+            f.scope == UNSET and any(self.on.runs(a) for a in self.flow.fields[key].writes if a.kind != "default")
+            for f in strike.facts
+            for key in self.detached.unset
+            if f.name == f"{key[0].name}.{key[1]}"
+        )
 
     # --- results ---
 
@@ -311,7 +321,9 @@ class Questions:
             if is_state and uses.cls not in states:
                 continue
             writes = [
-                a for a in uses.writes if a.kind not in ("default", "delete") and not is_reset(a) and not is_handed_on(a)
+                a
+                for a in uses.writes
+                if a.kind not in ("default", "delete") and not is_reset(a) and not is_handed_on(a)
             ]
             on = [a for a in writes if self.on.runs(a)]
             off = [a for a in writes if self.attached.completes(a) or self.detached.completes(a)]
@@ -331,7 +343,10 @@ class Questions:
     def _refreshed(self, off: list[Access]) -> bool:
         """Whether a step of either kind sets a field anew before anybody reads it."""
         return any(
-            self.plain.runs(a) and not is_kept(a) and a.kind in ("assign", "constructor", "copy") and self._step_starts(a)
+            self.plain.runs(a)
+            and not is_kept(a)
+            and a.kind in ("assign", "constructor", "copy")
+            and self._step_starts(a)
             for a in off
         )
 
@@ -386,11 +401,11 @@ class Questions:
         out = []
         for access in _values(uses):
             in_scheduler = self.on.scheduler.runs(access) or self.attached.scheduler.runs(access)
-            if in_scheduler and access.function not in writers:
-                out.append(access)
-            elif self.on.worker.runs(access) and is_state and first is not None and self.order.of(access) < first:
-                out.append(access)
-            elif not is_state and self.on.worker.runs(access) and access.function not in writers:
+            if (
+                (in_scheduler and access.function not in writers)
+                or (self.on.worker.runs(access) and is_state and first is not None and self.order.of(access) < first)
+                or (not is_state and self.on.worker.runs(access) and access.function not in writers)
+            ):
                 out.append(access)
         return out
 

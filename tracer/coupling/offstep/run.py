@@ -9,8 +9,8 @@ from sgltrace.coupling.offstep.domain import Val, join
 from sgltrace.coupling.offstep.interpret import Env, Interpreter, Reading, Strike
 from sgltrace.coupling.offstep.lookup import Lookup, bind, takes_self
 from sgltrace.coupling.offstep.scenario import Scenario
-from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.index.fields import Access
+from sgltrace.index.resolution.entities import FunctionInfo
 
 PROBED = 3
 """Through so many calls None is followed."""

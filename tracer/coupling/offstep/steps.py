@@ -25,9 +25,9 @@ from sgltrace.coupling.offstep.run import Run
 from sgltrace.coupling.offstep.scenario import Scenario
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.fields import Access, FieldFlow
 from sgltrace.index.program import Program
+from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 from sgltrace.index.resolution.values import Instance
 
 
@@ -163,7 +163,7 @@ class Steps:
             why = [Fact(PROCESS, f"{parts.scheduler.name}.{field}")]
             made.fields[parts.scheduler, field] = Val(frozenset({OBJECT if spec else NONE}), frozenset(why))
         if name != "on":
-            for (cls, field) in self.flow.fields:
+            for cls, field in self.flow.fields:
                 if field in words.draft_flags:
                     made.fields[cls, field] = const(False)
         made.fields[parts.scheduler, "is_generation"] = const(True)
