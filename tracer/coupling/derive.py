@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sgltrace.coupling.adapt import adapted
 from sgltrace.coupling.groups import Scene, drafts
 from sgltrace.coupling.groups.contract import contract
 from sgltrace.coupling.groups.process import decisions
 from sgltrace.coupling.offstep.lookup import Sites
-from sgltrace.coupling.offstep.parts import find_parts
+from sgltrace.coupling.offstep.parts import Parts, find_parts
 from sgltrace.coupling.offstep.questions import Questions
 from sgltrace.coupling.offstep.steps import Steps
 from sgltrace.coupling.offsteps import off_steps
@@ -23,6 +24,7 @@ from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.vocabulary import Vocabulary, load
 from sgltrace.index import Program
 from sgltrace.index.fields import FieldFlow
+from sgltrace.index.fields.tracked import roles as tracked_roles
 from sgltrace.index.program.vocabulary import roles
 from sgltrace.model import ContractField, CouplingPoint, OffStep, Tensor
 
@@ -51,29 +53,27 @@ def derive(
     words = vocabulary or load()
     timings: dict[str, float] = {}
     began = time.perf_counter()
-    universe = universe_of(program, words)
+    sites = Sites(program)
+    parts = find_parts(program, flow, sites, roles(), words)
+    steps = Steps(program, flow, sites, parts, words)
+    asked = [Questions(steps, path) for path in steps.paths] if parts.target is not None else []
+    scenes = [Scene(questions, questions.answers(), False) for questions in asked]
+    timings["off steps"] = time.perf_counter() - began
+    began = time.perf_counter()
+    universe = universe_of(program, adapted(words, parts, flow, scenes))
     own = off_steps(universe)
     done = frozenset(step.path for step in own)
     timings["universe"] = time.perf_counter() - began
     built = [(f, p) for f in _findings(universe, timings) if (p := build(universe, f, done)) is not None]
-
     began = time.perf_counter()
-    sites = Sites(program)
-    parts = find_parts(program, flow, sites, roles(), words)
-    steps = Steps(program, flow, sites, parts, words)
-    scenes = []
-    if parts.target is not None:
-        for path in steps.paths:
-            questions = Questions(steps, path)
-            scenes.append(Scene(questions, questions.answers(), path in done))
-    timings["off steps"] = time.perf_counter() - began
-    began = time.perf_counter()
+    for scene in scenes:
+        scene.own_off = scene.path in done
     made = [(draft.weight, draft.point()) for draft in drafts(scenes)]
     made += [(finding.weight, point) for finding, point in built]
     made += [(draft.weight, draft.point()) for draft in decisions(scenes, [point for _, point in made])]
     points = ranked(made)
     timings["points"] = time.perf_counter() - began
-    notes = [*_notes(universe, own), *(f"Coupling: {note}." for note in parts.notes)]
+    notes = [*_notes(universe, own), *_parts(parts, flow)]
     return Coupling(points, contract(scenes, tensors()), own, notes, timings)
 
 
@@ -85,6 +85,15 @@ def _findings(universe: Universe, timings: dict[str, float]) -> list[Finding]:
         out += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
         timings[name] = time.perf_counter() - began
     return out
+
+
+def _parts(parts: Parts, flow: FieldFlow) -> list[str]:
+    """Which parts were not found, and which under names that are new."""
+    notes = [f"{note[0].upper()}{note[1:]}." for note in parts.notes]
+    known = tracked_roles()
+    for cls, role in sorted(flow.tracked.derived.items(), key=lambda item: item[0].id):
+        notes.append(f"{cls.name} is taken for the {known[role].title}: no class has one of its known names.")
+    return notes
 
 
 def _notes(universe: Universe, own: list[OffStep]) -> list[str]:

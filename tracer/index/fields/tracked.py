@@ -1,4 +1,4 @@
-"""Which classes carry a step's state: found in a program by the names that the vocabulary has for each role."""
+"""Which classes carry a step's state: by the names that the vocabulary has for each role, else by what they do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from sgltrace.index.fields.anchors import Anchors
 
 if TYPE_CHECKING:
     from sgltrace.index.program import Program
@@ -42,11 +44,23 @@ class TrackedClasses:
         self._classes = program.engine.classes
         self._named = {name: key for key, role in roles().items() for name in role.classes}
         self._roles: dict[ClassInfo, str | None] = {}
+        self.derived: dict[ClassInfo, str] = {}
+        """Classes that play a role under a name that the vocabulary does not have."""
+        # a class's bases may be in a module that nobody has read yet
+        classes = [c for m in list(program.engine.modules.loaded.values()) for c in m.classes.values()]
+        present = {self.role(c) for c in classes}
+        missing = set(roles()) - present
+        if missing:
+            self.derived = {cls: role for cls, role in Anchors(program).find().items() if role in missing}
+            self._roles.clear()
+        self.missing = sorted(missing - set(self.derived.values()))
+        """Roles that no class of the program plays, as far as was found."""
 
     def role(self, cls: ClassInfo) -> str | None:
         """The key of the class's role, None where it is not tracked."""
         if cls not in self._roles:
-            names = (self._named.get(base.name) for base in self._classes.mro(cls))
+            order = self._classes.mro(cls)
+            names = (self._named.get(base.name) or self.derived.get(base) for base in order)
             self._roles[cls] = next((key for key in names if key is not None), None)
         return self._roles[cls]
 
