@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sgltrace.coupling.groups import attached, detached, kept_up, mixed, refused, results, skipped, stale
+from sgltrace.coupling.groups import attached, detached, kept_up, mixed, refused, results, skipped, stale, widths
 from sgltrace.coupling.groups.draft import Draft, merged
 from sgltrace.coupling.groups.scene import Scene
 
@@ -19,6 +19,7 @@ GROUPS: tuple[Group, ...] = (
     mixed.points,
     attached.points,
     refused.points,
+    widths.points,
 )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sgltrace.coupling.groups.draft import Spot, _places
+from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.groups.scene import Scene, names, read, shown, write
 from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.index.facts import syntax as s
@@ -206,7 +207,7 @@ class Rows:
         for stale in self.scene.answers.stale:
             if not stale.carried and not stale.asserted:
                 continue
-            in_step = [a for a in stale.writes if q.order.of(a) < 1 << 60] or stale.writes
+            in_step = [a for a in stale.writes if q.order.of(a) < NEVER] or stale.writes
             if any(waits_for(a) for a in stale.uses.reads):
                 value = "an event recorded after the off step's lengths are queued"
             elif stale.carried and not all(self.scene.verifies(a.function) for a in in_step):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
 from sgltrace.coupling.groups.kinds import kind_of
+from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
 from sgltrace.coupling.offstep.questions import Stale
 from sgltrace.index.fields import Access
@@ -24,7 +25,7 @@ def points(scene: Scene) -> Iterator[Draft]:
 
 def _in_step(scene: Scene, access: Access) -> bool:
     """Whether a write belongs to a decode step: not to the prefill that comes before."""
-    return scene.questions.order.of(access) < 1 << 60
+    return scene.questions.order.of(access) < NEVER
 
 
 def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stale]) -> Draft:
@@ -34,6 +35,7 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     carried = any(m.carried for m in members)
     asserted = [a for m in members for a in m.asserted]
     level = HARD if carried or asserted or _steers(scene, members) else SOFT
+    primed = carried and all(m.primed for m in members)
     listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
     writers = names(a.function for a in writes)
     if asserted:

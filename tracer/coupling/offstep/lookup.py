@@ -180,7 +180,9 @@ class Lookup:
 
     def _of(self, base: s.Expr, name: str, function: FunctionInfo, depth: int) -> Val | None:
         classes = [v.cls for v in self.program.types(base, function) if type(v) is Instance]
-        if not classes or len(classes) > MOST:
+        if not classes:
+            return self.scenario.names.get(name)
+        if len(classes) > MOST:
             return None
         out: Val | None = None
         for i, cls in enumerate(classes):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.offstep.run import Run
 from sgltrace.coupling.offstep.steps import Step
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
+
+
+NEVER = 1 << 60
+"""The position of what a step does not come to."""
 
 
 class Order:
@@ -24,27 +26,30 @@ class Order:
 
     def _visit(self, run: Run, root: FunctionInfo) -> None:
         """Depth first, without recursion: a step's calls are nested deeply."""
-        stack: list[tuple[FunctionInfo, list[tuple[int, FunctionInfo | None]]]] = []
+        stack: list[tuple[FunctionInfo, list[tuple[int, FunctionInfo]]]] = []
         self._enter(run, root, stack)
         while stack:
             function, todo = stack[-1]
             if not todo:
                 stack.pop()
+                if stack:  # what follows the call comes after what it ran
+                    caller = stack[-1][0]
+                    self._mark(caller, self._at[caller][-1][0])
                 continue
             line, callee = todo.pop()
-            self._next += 1
-            self._at[function].append((line, self._next))
-            if callee is not None and callee not in self._at and callee in run:
+            self._mark(function, line)
+            if callee not in self._at and callee in run:
                 self._enter(run, callee, stack)
 
-    def _enter(
-        self,
-        run: Run,
-        function: FunctionInfo,
-        stack: list[tuple[FunctionInfo, list[tuple[int, FunctionInfo | None]]]],
-    ) -> None:
+    def _mark(self, function: FunctionInfo, line: int) -> None:
         self._next += 1
-        self._at[function] = [(function.line, self._next)]
+        self._at[function].append((line, self._next))
+
+    def _enter(
+        self, run: Run, function: FunctionInfo, stack: list[tuple[FunctionInfo, list[tuple[int, FunctionInfo]]]]
+    ) -> None:
+        self._at[function] = []
+        self._mark(function, function.line)
         calls = [
             (call.line, callee)
             for call, _ in run.readings[function].calls
@@ -54,9 +59,12 @@ class Order:
 
     def of(self, access: Access) -> int:
         """The position of an access; the last of all where the walk did not come to its function."""
-        events = self._at.get(access.function)
+        return self.at(access.function, access.line)
+
+    def at(self, function: FunctionInfo, line: int) -> int:
+        """The position of a line of a function."""
+        events = self._at.get(function)
         if events is None:
-            return 1 << 60
-        events = sorted(events)
-        at = bisect_right(events, (access.line, 1 << 60)) - 1
-        return events[max(at, 0)][1]
+            return NEVER
+        before = [position for at, position in events if at <= line]
+        return max(before, default=events[0][1])

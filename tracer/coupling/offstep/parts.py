@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.vocabulary import Vocabulary
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.fields import FieldFlow
+from sgltrace.index.fields import Access, FieldFlow
 from sgltrace.index.program import Program
 from sgltrace.index.program.vocabulary import Roles
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
@@ -138,24 +138,31 @@ class _Finder:
         """The enum that has the algorithms under which workers are chosen among its members."""
         cast, parts = self.program.cast, self.parts
         named = {a for w in cast.workers for a in w.algorithms}
+        hinted = self.words.spec.algorithm_enums
         best = max(
-            ((len(named & members), cls.id, cls) for cls, members in self._enums() if named & members),
+            (
+                (len(named & members), cls.name in hinted, cls.id, cls)
+                for cls, members in self._enums()
+                if named & members or cls.name in hinted
+            ),
             default=None,
-            key=lambda entry: (entry[0], entry[1]),
+            key=lambda entry: entry[:3],
         )
         if best is None:
             parts.notes.append("no enum of speculative algorithms was found: conditions on the algorithm are unknown")
             return
-        parts.algorithm = best[2]
-        members = self.sites.members(best[2])
+        parts.algorithm = best[3]
+        members = self.sites.members(best[3])
         for worker in cast.workers:
             if worker.path is not None:
-                main = [a for a in worker.algorithms if a in members]
+                main = [a for a in worker.algorithms if a in members] or sorted(
+                    m for m in members if m.lower().startswith(self.roles.main_algorithm)
+                )
                 parts.members[worker.path] = tuple(main)
         plain = sorted(members & self.words.spec.plain_members)
         parts.no_algorithm = plain[0] if plain else None
         if not plain:
-            parts.notes.append(f"{best[2].name} has no member for no algorithm: a plain process is unknown")
+            parts.notes.append(f"{best[3].name} has no member for no algorithm: a plain process is unknown")
 
     def _mode(self) -> None:
         """The enum of a batch's modes: one that has a decode among its members."""
@@ -229,23 +236,40 @@ class _Finder:
         parts.own = frozenset(reach - shared)
         made = {cls for f in parts.own for cls, _ in program.engine.constructed.get(f, ())} - set(parts.batches)
         found: dict[str, set[ClassInfo]] = {}
+        anywhere: dict[str, set[ClassInfo]] = {}
         for (cls, name), uses in self.flow.fields.items():
             if cls not in parts.batches:
                 continue
             for access in uses.writes:
                 if access.value is None:
                     continue
-                held = {v.cls for v in program.types(access.value, access.function) if isinstance(v, Instance)}
-                if held & made and access.function in parts.own:
-                    found.setdefault(name, set()).update(held & made)
+                held = self._held(access) & made
+                if held:
+                    anywhere.setdefault(name, set()).update(held)
+                    if access.function in parts.own or access.function in parts.all_entries:
+                        found.setdefault(name, set()).update(held)
         hinted = set(found) & self.words.spec.info_fields
         names = hinted or {
             name for name in found if sum(name == n for (c, n) in self.flow.fields if c in parts.batches) > 1
         }
         parts.state_fields = tuple(sorted(names))
-        parts.state_classes = tuple(sorted({c for n in names for c in found[n]}, key=lambda c: c.id))
+        parts.state_classes = tuple(sorted({c for n in names for c in anywhere[n]}, key=lambda c: c.id))
         if not names:
             parts.notes.append("no field of a batch was found that carries the draft's state: it is unknown")
+
+    def _held(self, access: Access) -> set[ClassInfo]:
+        """What a write puts there: of a copied field, what is written to that."""
+        writes = [access]
+        for source in self.flow.origins(access):
+            uses = self.flow.fields.get((source.cls, source.field))
+            writes += uses.writes if uses is not None else []
+        return {
+            v.cls
+            for a in writes
+            if a.value is not None
+            for v in self.program.types(a.value, a.function)
+            if isinstance(v, Instance)
+        }
 
     def _reach(self, roots: Iterable[FunctionInfo], stop: frozenset[FunctionInfo] = frozenset()) -> set[FunctionInfo]:
         steps = self.program.phases.of["any"]["every step"]

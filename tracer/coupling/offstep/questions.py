@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sgltrace.coupling.offstep.domain import BATCH, PROCESS, UNSET, Fact
 from sgltrace.coupling.offstep.interpret import Strike
-from sgltrace.coupling.offstep.order import Order
+from sgltrace.coupling.offstep.order import NEVER, Order
 from sgltrace.coupling.offstep.steps import Step, Steps
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.guards import Condition
@@ -107,6 +108,8 @@ class Stale:
     """Of the reads, those in a condition whose failure raises."""
     carried: bool
     """Whether it belongs to the draft's state."""
+    primed: bool = False
+    """Whether a step with speculation goes on without that state."""
 
 
 @dataclass(eq=False)
@@ -337,8 +340,41 @@ class Questions:
                 reads = self._exposed(uses, only_on, is_state)
                 if reads:
                     asserted = [a for a in reads if _in_assert(a)]
-                    stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state))
+                    stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state, is_state and self._primes))
         return split, stale
+
+    @cached_property
+    def _primes(self) -> bool:
+        """Whether speculation may go on from a batch without a draft state: neither the scheduler nor the next draft
+        strikes for it."""
+        for step in (self.attached, self.detached):
+            for strike in self._strikes(step):
+                for fact in strike.facts:
+                    states = set(self.parts.state_classes)
+                    relays = any(
+                        states & set(self.program.classes_of(w.value, w.function))
+                        for key in step.unset
+                        if fact.name == f"{key[0].name}.{key[1]}"
+                        for w in self.flow.fields[key].writes
+                        if w.value is not None
+                    )
+                    if fact.scope == BATCH or relays:
+                        return False
+        made = [
+            self.order.of(a)
+            for (cls, name), uses in self.flow.fields.items()
+            if cls in self.parts.batches and name in self.parts.state_fields
+            for a in uses.writes
+            if a.function in self.parts.own and self.on.worker.runs(a)
+        ]
+        first = min(made, default=NEVER)  # from there on the step has a state of its own making
+        return not any(
+            fact.scope == BATCH
+            for strike in self.steps.on_without(self.path).strikes
+            if (strike.function, strike.line) not in self.known
+            and self.order.at(strike.function, strike.line) <= first
+            for fact in strike.facts
+        )
 
     def _refreshed(self, off: list[Access]) -> bool:
         """Whether a step of either kind sets a field anew before anybody reads it."""
@@ -386,12 +422,23 @@ class Questions:
             for f in (*self.on.scheduler.readings, *self.attached.scheduler.readings)
             if f.owner is not None and not f.is_abstract and f.name != "__init__"
         }
+        held = {
+            v
+            for key in ((c, n) for c, n in self.flow.fields if c in self.parts.results or n in self.parts.state_fields)
+            for a in self.flow.fields[key].writes
+            if a.value is not None and (self.on.scheduler.runs(a) or (key[0] in self.parts.results and self.on.runs(a)))
+            for v in self.program.classes_of(a.value, a.function)
+        }
         made = {
             cls
             for f in (*self.on.worker.readings, *self.on.scheduler.readings)
             for cls, use in self.program.engine.constructed.get(f, ())
         }
-        found = [c for c in self.parts.state_classes if c in made and any(base in called for base in mro(c))]
+        found = [
+            c
+            for c in self.parts.state_classes
+            if c in made and (c in held or any(base in called for base in mro(c)))
+        ]
         return [c for c in found if not any(base in found for base in mro(c)[1:])]
 
     def _exposed(self, uses: FieldUses, writes: list[Access], is_state: bool) -> list[Access]:

@@ -80,6 +80,19 @@ class Steps:
         """A step of a process without speculation, with the path's scheduling."""
         return self._step("plain", path, False)
 
+    def on_without(self, path: str) -> Run:
+        """The worker's half of a step with speculation whose batch carries no draft state."""
+        key = ("on", path, False)
+        if key not in self._known:
+            scenario = self._scenario("on", path, False)
+            entry = self.parts.entries[path]
+            lookup = Lookup(self.program, self.flow, self.sites, scenario)
+            scenario.worker_types = {self.parts.mode: None} if self.parts.mode is not None else {}
+            lookup.strict = frozenset({entry})
+            scenario.avoid = self._other_stages()
+            self._known[key] = Step("on without", Run(lookup, []), Run(lookup, [entry]), {})
+        return self._known[key].worker
+
     def off(self, path: str, attached: bool) -> Step:
         """An off step of design A or B: the target worker on the batch, from a speculative process's scheduler.
 
@@ -152,6 +165,12 @@ class Steps:
             for field in parts.state_fields:
                 scope = BATCH if spec else PROCESS
                 made.fields[cls, field] = Val(frozenset({state}), frozenset({Fact(scope, f"{cls.name}.{field}")}))
+        for field in sorted(words.algorithm_fields | words.widths):
+            if field.startswith("speculative_"):
+                why = [Fact(PROCESS, field)]
+                made.names[field] = Val(frozenset({OBJECT if spec else NONE}), frozenset(why))
+        for field in sorted(words.no_overlap_fields):
+            made.names[field] = const(path == "v1", [Fact(PATH, field)])
         for cls in self._named(words.args_classes):
             for field in sorted(words.widths | words.algorithm_fields):
                 if (cls, field) in self.flow.fields:

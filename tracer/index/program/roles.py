@@ -272,6 +272,8 @@ def _find_paths(program: Program, roles: Roles, cast: Cast) -> None:
         eligible.append((further, i))
     if not eligible:
         eligible = [(0, i) for i, w in enumerate(cast.workers) if main in w.cls.rpartition(":")[2].lower()]
+    if not eligible:  # chosen under no condition: for whatever algorithm there is
+        eligible = [(0, i) for i, w in enumerate(cast.workers) if not w.algorithms]
     fewest = min((further for further, _ in eligible), default=0)
     target = {
         base
