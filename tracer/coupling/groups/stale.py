@@ -47,6 +47,8 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
         if verified or not carried
         else (HARD, f"as long as the draft's extend is skipped, {reason}")
     )
+    if primed:
+        level, reason = NONE, "the next draft starts without a draft state where the batch carries none"
     why = [
         f"In a decode step only {writers} sets {listed}.",
         f"{names(a.function for a in reads)} reads it in a later step.",

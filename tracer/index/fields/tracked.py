@@ -31,6 +31,10 @@ class _Vocabulary(msgspec.Struct):
     tracked: dict[str, Role]
 
 
+MANY = frozenset({"spec_worker", "draft_input"})
+"""Roles that several classes play at once, each of another algorithm: one of them may be new where others are known."""
+
+
 @cache
 def roles() -> dict[str, Role]:
     """The roles of the vocabulary, by their key."""
@@ -48,13 +52,10 @@ class TrackedClasses:
         """Classes that play a role under a name that the vocabulary does not have."""
         # a class's bases may be in a module that nobody has read yet
         classes = [c for m in list(program.engine.modules.loaded.values()) for c in m.classes.values()]
-        present = {self.role(c) for c in classes}
-        missing = set(roles()) - present
-        if missing:
-            self.derived = {cls: role for cls, role in Anchors(program).find().items() if role in missing}
-            self._roles.clear()
-        self.missing = sorted(missing - set(self.derived.values()))
-        """Roles that no class of the program plays, as far as was found."""
+        wanted = (set(roles()) - {self.role(c) for c in classes}) | MANY
+        found = Anchors(program).find()
+        self.derived = {cls: role for cls, role in found.items() if role in wanted and self.role(cls) is None}
+        self._roles.clear()
 
     def role(self, cls: ClassInfo) -> str | None:
         """The key of the class's role, None where it is not tracked."""
