@@ -43,8 +43,7 @@ class Anchors:
         take("worker_batch", (c for f in (*entries, *steps) for c in self._params(f)))
         take("result", (v.cls for f in (*entries, *steps) for v in f.result.values if isinstance(v, Instance)))
         take("request", self._elements(batches))
-        results = [cls for cls, role in out.items() if role == "result"]
-        take("draft_input", self._states(workers, targets, [*batches, *results]))
+        take("draft_input", self._states(workers, targets))
         runners = take("model_runner", (c for f in steps for c in self._asked(f)))
         take("forward_batch", (c for r in runners for f in steps for c in self._handed(f, r)))
         return out
@@ -91,25 +90,19 @@ class Anchors:
         }
         yield from sorted(found, key=lambda c: (-len(c.fields), c.id))[:1]
 
-    def _states(
-        self, workers: list[ClassInfo], targets: list[ClassInfo], holders: list[ClassInfo]
-    ) -> Iterator[ClassInfo]:
-        """What speculative workers make, and a batch or a result holds."""
+    def _states(self, workers: list[ClassInfo], targets: list[ClassInfo]) -> Iterator[ClassInfo]:
+        """What speculative workers make in each step."""
         order = {base for worker in workers for base in self.classes.mro(worker)}
         order -= {base for target in targets for base in self.classes.mro(target)}
-        makers = {
-            cls: {f.owner for f, made in self.program.engine.constructed.items() for c, _ in made if c is cls}
-            for made in self.program.engine.constructed.values()
-            for cls, _ in made
-            if cls in self._held(holders)
+        steps = self.program.phases.of["any"]["every step"]
+        made = {
+            cls
+            for function, constructed in self.program.engine.constructed.items()
+            if function.owner in order and function in steps
+            for cls, _ in constructed
+            if (cls.fields or cls.annotations) and not cls.is_enum
         }
-        for cls, owners in sorted(makers.items(), key=lambda item: item[0].id):
-            if owners & order:
-                yield cls
-
-    @staticmethod
-    def _held(holders: list[ClassInfo]) -> set[ClassInfo]:
-        return {c for holder in holders for node in holder.fields.values() for c in _instances(node)}
+        yield from sorted(made, key=lambda c: c.id)
 
     def _asked(self, step: FunctionInfo) -> Iterator[ClassInfo]:
         """The objects of a target worker that its step hands a batch to."""
