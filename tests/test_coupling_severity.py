@@ -282,62 +282,6 @@ def test_track_buffers_block_where_they_are_missing_or_flipped_unwritten(size, b
     assert severities("mamba_state", "that a verify keeps", **parts) == [{"v1": "none", "v2": "none"}]
 
 
-def test_slots_reserved_ahead_that_never_fall_below_what_is_there():
-    ahead = """
-        def ahead(batch: ScheduleBatch):
-            for req in batch.reqs:
-                req.kv_allocated_len = {amount}
-            return batch.token_to_kv_pool_allocator.alloc(len(batch.reqs) * width())
-
-        def width():
-            return get_server_args().speculative_num_draft_tokens
-    """
-    bounded = ahead.format(amount="max(req.kv_allocated_len, req.kv_committed_len + width())")
-    free = ahead.format(amount="req.kv_committed_len + width()")
-    table = """
-        class EAGLEWorker:
-            def use(self, pool: ReqToTokenPool):
-                return pool.req_to_token[0]
-    """
-    worker = joined(table, OWN)
-    assert severities("kv_alloc", "does not fall", before=bounded, worker=worker) == [{"v1": "none", "v2": "none"}]
-    assert severities("kv_alloc", "does not fall", before=free, worker=worker) == []
-    assert severities("kv_alloc", "does not fall", before=bounded, worker=table) == []
-
-
-@pytest.mark.parametrize(("before", "found"), [("given = batch", 1), ("other = batch", 0)])
-def test_a_batch_that_is_converted_only_without_an_algorithm(before, found):
-    text = f"""
-        class Scheduler:
-            def run(self, batch: ScheduleBatch):
-                {before}
-                if self.spec_algorithm.is_none():
-                    given = batch.convert()
-                return self.model_worker.forward_batch_generation(given)
-    """
-    worker = "class EAGLEWorker:\n    def forward_batch_generation(self, batch: ScheduleBatch):\n        return batch\n"
-    assert (
-        severities("worker_dispatch", "class of batch", scheduler=text, v1=worker)
-        == [{"v1": "hard", "v2": None}] * found
-    )
-
-
-def test_workers_that_are_handed_different_batches_by_the_algorithm():
-    text = """
-        class Scheduler:
-            def run(self, batch: ScheduleBatch):
-                if self.spec_algorithm.is_none():
-                    other = batch.convert()
-                    return self.tp_worker.forward_batch_generation(other)
-                else:
-                    return self.draft_worker.forward_batch_generation({given})
-    """
-    worker = "class EAGLEWorker:\n    def forward_batch_generation(self, batch: ScheduleBatch):\n        return batch\n"
-    differ = severities("worker_dispatch", "class of batch", scheduler=text.format(given="batch"), v1=worker)
-    same = severities("worker_dispatch", "class of batch", scheduler=text.format(given="other"), v1=worker)
-    assert (differ, same) == ([{"v1": "hard", "v2": None}], [])
-
-
 def test_a_function_that_is_told_by_the_algorithm_whether_to_sort():
     text = """
         class ScheduleBatch:
@@ -378,22 +322,6 @@ def test_the_committed_length_that_a_release_hands_to_the_cache():
         for length in ("self.kv_committed_len", "len(self.output_ids)")
     ]
     assert found == [[{"v1": "soft", "v2": "soft"}], []]
-
-
-def test_lengths_that_the_result_must_carry():
-    worker = """
-        class EAGLEWorkerV2:
-            def verify(self, lens):
-                return GenerationBatchResult(allocate_lens=lens)
-    """
-    reads = """
-        class Scheduler:
-            def process(self, result: GenerationBatchResult):
-                return result.{field}.tolist()
-    """
-    told, silent = reads.format(field="allocate_lens"), reads.format(field="next_token_ids")
-    assert severities("kv_bookkeeping", "advanced", scheduler=told, v2=worker) == [{"v1": None, "v2": "hard"}]
-    assert severities("kv_bookkeeping", "advanced", scheduler=silent, v2=worker) == []
 
 
 def test_a_width_that_a_function_hands_on_is_not_what_it_gives_back():

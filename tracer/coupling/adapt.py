@@ -9,7 +9,7 @@ from sgltrace.coupling.groups.kinds import kind_of
 from sgltrace.coupling.groups.scene import Scene
 from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.coupling.offstep.parts import Parts
-from sgltrace.coupling.vocabulary import Vocabulary
+from sgltrace.coupling.vocabulary import SpecVocabulary, Vocabulary
 from sgltrace.index.fields import FieldFlow
 
 
@@ -26,7 +26,7 @@ def adapted(words: Vocabulary, parts: Parts, flow: FieldFlow, scenes: list[Scene
     return made
 
 
-def _spec(words: Vocabulary, parts: Parts, scenes: list[Scene]):  # type: ignore[no-untyped-def]
+def _spec(words: Vocabulary, parts: Parts, scenes: list[Scene]) -> SpecVocabulary:
     spec = words.spec
     states = {cls.name for cls in parts.state_classes}
     relayed = {u.name for s in scenes for u in s.answers.unset if u.strikes}
@@ -85,7 +85,7 @@ def _fields(words: Vocabulary, parts: Parts, scenes: list[Scene]) -> None:
         add("draft_state", "fields", (x.uses.field for x in stale if x.uses.field not in events))
         unset = scene.answers.unset
         counted = {u.name for u in unset if u.strikes}
-        states = {cls for cls in parts.state_classes}
+        states = set(parts.state_classes)
         relay = {
             u.name
             for u in unset

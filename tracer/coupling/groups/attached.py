@@ -12,7 +12,7 @@ from sgltrace.coupling.offstep.questions import Taken
 
 
 def points(scene: Scene) -> Iterator[Draft]:
-    """One point for the target's forward pass, by whether attention lays out its metadata there or the batch is made."""
+    """One point for the target's forward pass, by whether a batch is made there."""
     groups: dict[str, list[Taken]] = defaultdict(list)
     for found in scene.answers.taken:
         run = scene.questions.attached.worker
@@ -53,7 +53,7 @@ def _point(scene: Scene, where: str, members: list[Taken]) -> Draft:
         binding_time="per step",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "verify replaces the draft's state by its own")),
         why=[
-            f"{names(m.function for m in members)} asks for the draft's state, and goes another way than in a plain step.",
+            f"{names(m.function for m in members)} asks for the draft's state, and leaves the way of a plain step.",
             f"Components: {', '.join(sorted({component(m.function) for m in members} - {''}))}.",
         ],
         refactor=["Take the draft's state off the batch that the target runs on, and keep it on the scheduler's."],

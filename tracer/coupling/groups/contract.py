@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sgltrace.coupling.groups.draft import Spot, _places
-from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.groups.scene import Scene, names, read, shown, write
 from sgltrace.coupling.groups.waits import waits_for
+from sgltrace.coupling.offstep.order import NEVER
+from sgltrace.coupling.offstep.questions import expressions_in
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access, FieldUses
 from sgltrace.model import ContractField, Tensor
@@ -121,15 +122,16 @@ class Rows:
             )  # fmt: skip
 
     def _counts(self) -> set[str]:
-        """Fields of the result that say how many tokens of a row count."""
+        """Fields of the result that say how many tokens of a row count: they end a slice, one for each request."""
         out: set[str] = set()
-        for found in self.scene.answers.unset:
-            for strided in found.strided:
-                index = strided.node.index
-                if isinstance(index, s.Slice) and index.upper is not None:
-                    for part in s.descend(index.upper):
+        functions = {x.function for found in self.scene.answers.unset for x in found.strikes}
+        functions |= {x.function for found in self.scene.answers.unset for x in found.strided}
+        for function in functions:
+            for node in expressions_in(function.body):
+                if isinstance(node, s.Sub) and isinstance(node.index, s.Slice) and node.index.upper is not None:
+                    for part in s.descend(node.index.upper):
                         if isinstance(part, s.Sub) and isinstance(part.value, s.Name):
-                            out |= self._behind(strided.function, part.value.id)
+                            out |= self._behind(function, part.value.id)
         return out
 
     def _behind(self, function: object, name: str) -> set[str]:
@@ -195,7 +197,7 @@ class Rows:
             uses = q.flow.fields[accesses[0].cls, accesses[0].field]
             if uses.role in ("scheduler_batch", "request"):
                 self._add(
-                    uses, UNTOUCHED, f"leave alone: {names(a.function for a in accesses)} sets it before the worker runs",
+                    uses, UNTOUCHED, f"leave alone: {names(a.function for a in accesses)} sets it beforehand",
                     "the path's own writer runs in an off step, too", [write(a) for a in accesses],
                     [read(a) for a in uses.reads if q.attached.runs(a)],
                 )  # fmt: skip

@@ -82,7 +82,7 @@ def _touched(scene: Scene, found: Detached) -> Iterator[tuple]:  # type: ignore[
     for access in _writes(scene, found):
         yield access.function, access.line, f"sets {access.field}"
     for callee in found.callees:
-        for below, _, places in q.steps.sites.out.get(callee, ()):
+        for below, _, _places in q.steps.sites.out.get(callee, ()):
             if below in q.on.scheduler and scene.allocates([below]):
                 yield below, below.line, "takes KV slots"
 

@@ -89,7 +89,7 @@ def component(function: FunctionInfo) -> str:
 
 
 def _places(spots: Iterable[Spot]) -> list[Place]:
-    """One place a line, one function after the other in the order in which they come; first lines before further ones."""
+    """One place a line; the first line of each function before further ones."""
     seen: dict[tuple[str, int], Place] = {}
     turns: dict[str, int] = {}
     ranked: list[tuple[int, int, tuple[str, int]]] = []

@@ -1,4 +1,4 @@
-"""State that a plain step and a step with speculation each keep up by code of their own, so that an off step runs neither."""
+"""State that a plain step and one with speculation each keep up by code of their own: an off step runs neither."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
         kind=kind,
         slug=slug("regimes", cls),
         title=f"{_head(fields)} of {cls} {'is' if len(fields) == 1 else 'are'} kept up by each regime on its own",
-        producers=[write(a) for pair in zip(on, plain) for a in pair] + [write(a) for a in (*on, *plain)],
+        producers=[write(a) for pair in zip(on, plain, strict=False) for a in pair] + [write(a) for a in (*on, *plain)],
         consumers=interleaved(
             [read(a) for a in (*always, *outside)] or [read(a) for a in reads], [write(a) for a in plain]
         ),

@@ -43,7 +43,7 @@ def _of(scene: Scene, named: set[str]) -> Iterator[Draft]:
             binding_time="process start",
             verdicts=scene.verdicts((SOFT, reason), (SOFT, reason), (NONE, "the step is one with speculation")),
             why=[
-                f"{name(function)} line {m.line} asks `{shown(m.test)}`: an off step goes the other way than a plain one."
+                f"{name(function)} line {m.line} asks `{shown(m.test)}`: an off step goes the other way."
                 for m in members
             ],
             refactor=[

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike, write
+from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.questions import Unset
+from sgltrace.index.resolution.entities import ClassInfo
 
 
 def points(scene: Scene) -> Iterator[Draft]:
@@ -26,18 +28,12 @@ def points(scene: Scene) -> Iterator[Draft]:
             yield _strided(scene, found)
 
 
-def _is_relay(scene: Scene, owner: object) -> bool:
+def _is_relay(scene: Scene, owner: ClassInfo | None) -> bool:
     """Whether a class is neither the scheduler nor a batch nor the result: it stands between two steps."""
-    q = scene.questions
-    mro = q.program.engine.classes.mro
-    return (
-        owner is not None
-        and q.flow.role(owner) in ("future_map", "future_indices")
-        and owner not in mro(q.parts.scheduler)
-    )  # type: ignore[arg-type]
+    return owner is not None and scene.questions.flow.role(owner) in ("future_map", "future_indices")
 
 
-def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list) -> Draft:  # type: ignore[type-arg]
+def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list[Strike]) -> Draft:
     field = f"{found.cls.name}.{found.name}"
     first = strikes[0]
     writers = [w.function for w in found.writes]
@@ -67,7 +63,7 @@ def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list) -> 
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, by_verify)),
         why=why,
         refactor=[
-            f"Set `{found.name}` on the off step's result, or let {names(x.function for x in strikes)} ask for it first."
+            f"Set `{found.name}` on the off step's result, or let {names(x.function for x in strikes)} ask first."
         ],
         fields=[field],
         weight=8,
@@ -79,7 +75,7 @@ def _strided(scene: Scene, found: Unset) -> Draft:
     read = found.strided[0]
     width = shown(read.stride)
     held = sorted({f"{a.cls.name}.{a.field}" for r in found.strided for a in r.stride_from})
-    reason = f"{name(read.function)} cuts `{found.name}` into rows of `{width}`; an off step's result has one token for each request"
+    reason = f"{name(read.function)} cuts `{found.name}` into rows of `{width}`; an off step has one token a request"
     late = (
         f"the width is read from {', '.join(f'`{h}`' for h in held)} when the result is processed, not from the result"
     )

@@ -87,7 +87,7 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         verdicts=scene.verdicts((level, reason), plain_b, (NONE, "the speculative worker prepares its own step")),
         why=why,
         refactor=[
-            f"Let `{condition}` ask the batch instead of {', '.join(facts)}, or do in the off step what stands behind it."
+            f"Let `{condition}` ask the batch instead of {', '.join(facts)}, or repeat in the off step what follows."
         ],
         fields=fields,
         weight=9,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
 from sgltrace.coupling.groups.kinds import kind_of
-from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
+from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.offstep.questions import Stale
 from sgltrace.index.fields import Access
 

@@ -17,7 +17,8 @@ def waits_for(access: Access) -> bool:
         return False
     for root in expressions(statement):
         for node in s.descend(root):
-            if isinstance(node, s.Call) and isinstance(node.func, s.Attr) and node.func.attr in WAITS:
-                if node.func.value is access.node or any(arg.value is access.node for arg in node.args):
-                    return True
+            if not isinstance(node, s.Call) or not isinstance(node.func, s.Attr) or node.func.attr not in WAITS:
+                continue
+            if node.func.value is access.node or any(arg.value is access.node for arg in node.args):
+                return True
     return False

@@ -19,7 +19,7 @@ def points(scene: Scene) -> Iterator[Draft]:
 
 def _point(scene: Scene, found: Bound) -> Draft:
     field = f"{found.cls.name}.{found.field}"
-    function, line, node = found.uses[0]
+    function, line, _ = found.uses[0]
     reason = (
         f"{name(function)} line {line} sizes by `{field}`, which is fixed when the process starts: an off step has one "
         f"token for each request"

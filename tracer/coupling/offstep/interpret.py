@@ -473,7 +473,7 @@ class Interpreter:
 
 
 def _path(node: s.Attr) -> str | None:
-    """``a.b.c`` as text, under which the environment keeps what a function assigned to it; None for other expressions."""
+    """``a.b.c`` as text, under which the environment keeps what was assigned to it; None for other expressions."""
     parts = [node.attr]
     value = node.value
     while isinstance(value, s.Attr):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeVar
 
-from sgltrace.coupling.offstep.domain import MOST, PATH, Val, boolean, const, join, member
+from sgltrace.coupling.offstep.domain import MOST, OBJECT, PATH, Val, boolean, const, join, member
 from sgltrace.coupling.offstep.interpret import Env, Interpreter
 from sgltrace.coupling.offstep.scenario import Scenario
 from sgltrace.index.facts import syntax as s
@@ -98,9 +98,10 @@ class Lookup:
         found = function.nodes.get(id(node.value))
         if found is not None and found.values:
             for value in found.values:
-                if type(value) is ClassRef and (value.cls.is_enum or value.cls in self.scenario.types):
-                    if node.attr in self.sites.members(value.cls):
-                        return member(value.cls, [node.attr])
+                if type(value) is not ClassRef or not (value.cls.is_enum or value.cls in self.scenario.types):
+                    continue
+                if node.attr in self.sites.members(value.cls):
+                    return member(value.cls, [node.attr])
         typed = self.typed(node, function)
         if typed is not None:
             return typed
@@ -122,6 +123,8 @@ class Lookup:
         for callee, _ in found:
             if callee.owner is None and callee.name in self.scenario.platform:
                 return const(self.scenario.platform[callee.name])
+        if any(kind == "constructor" for _, kind in found):
+            return Val(frozenset({OBJECT}))
         if not found and len(args) == 1:
             return self._by_value(node, function, args[0][1])
         if not found or len(found) > 3:

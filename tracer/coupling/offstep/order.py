@@ -8,7 +8,6 @@ from sgltrace.coupling.offstep.steps import Step
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
 
-
 NEVER = 1 << 60
 """The position of what a step does not come to."""
 

@@ -371,8 +371,7 @@ class Questions:
         return not any(
             fact.scope == BATCH
             for strike in self.steps.on_without(self.path).strikes
-            if (strike.function, strike.line) not in self.known
-            and self.order.at(strike.function, strike.line) <= first
+            if (strike.function, strike.line) not in self.known and self.order.at(strike.function, strike.line) <= first
             for fact in strike.facts
         )
 
@@ -404,7 +403,7 @@ class Questions:
             return True
         if roles()[uses.role].carries != "process":
             return False
-        order = {c for c in (uses.cls, *uses.cls.subclasses)}
+        order = {uses.cls, *uses.cls.subclasses}
         return all(_owner(a.function) in order for a in uses.writes if a.kind != "default")
 
     def _again(self, uses: FieldUses, base: ClassInfo) -> bool:
@@ -435,9 +434,7 @@ class Questions:
             for cls, use in self.program.engine.constructed.get(f, ())
         }
         found = [
-            c
-            for c in self.parts.state_classes
-            if c in made and (c in held or any(base in called for base in mro(c)))
+            c for c in self.parts.state_classes if c in made and (c in held or any(base in called for base in mro(c)))
         ]
         return [c for c in found if not any(base in found for base in mro(c)[1:])]
 

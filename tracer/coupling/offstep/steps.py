@@ -274,9 +274,12 @@ class Steps:
                 if isinstance(statement, s.AnnAssign) and isinstance(statement.target, s.Name):
                     if statement.target.id == name:
                         return const(statement.value.value) if isinstance(statement.value, s.Const) else None
-                elif isinstance(statement, s.Assign) and isinstance(statement.value, s.Const):
-                    if any(isinstance(t, s.Name) and t.id == name for t in statement.targets):
-                        return const(statement.value.value)
+                elif (
+                    isinstance(statement, s.Assign)
+                    and isinstance(statement.value, s.Const)
+                    and any(isinstance(t, s.Name) and t.id == name for t in statement.targets)
+                ):
+                    return const(statement.value.value)
         return None
 
     def _sets(self, run: Run, key: tuple[ClassInfo, str]) -> bool:

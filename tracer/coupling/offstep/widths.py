@@ -11,10 +11,9 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
-SHAPING = frozenset(
-    ["view", "reshape", "expand", "repeat", "repeat_interleave", "unflatten", "as_strided", "split", "chunk", "narrow"]
-    + ["zeros", "ones", "empty", "full", "arange", "new_empty", "new_zeros", "new_ones", "new_full", "range"]
-)
+SIZED = ["view", "reshape", "expand", "repeat", "repeat_interleave", "unflatten", "as_strided", "split", "narrow"]
+MADE = ["zeros", "ones", "empty", "full", "arange", "new_empty", "new_zeros", "new_ones", "new_full", "range"]
+SHAPING = frozenset([*SIZED, *MADE])
 """Methods and functions whose numbers are sizes."""
 
 
@@ -66,7 +65,7 @@ def _sizes(node: s.Expr) -> Iterator[s.Expr]:
 
 def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
     """Fields of lasting objects of whose few writes one is made of a width, itself or of such a field."""
-    names = {n for n in q.steps.words.spec.widths}
+    names = set(q.steps.words.spec.widths)
     out: dict[tuple[ClassInfo, str], list[Access]] = {}
     for _ in range(3):
         before = len(out)
@@ -85,9 +84,7 @@ def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
     return out
 
 
-def _is_width(
-    q: Questions, access: Access, names: set[str], known: dict[tuple[ClassInfo, str], list[Access]]
-) -> bool:
+def _is_width(q: Questions, access: Access, names: set[str], known: dict[tuple[ClassInfo, str], list[Access]]) -> bool:
     """Whether what is written is a number made of a width."""
     value = access.value
     assert value is not None

@@ -26,21 +26,20 @@ class Attention(Rule):
     positive = (
         Example(
             {
-                "target": """
-                    class ForwardBatch:
-                        def take(self, batch: ScheduleBatch):
-                            self.spec_info = batch.spec_info
-
-                    class FlashAttentionBackend:
-                        def prepare(self, batch: ForwardBatch):
-                            if batch.spec_info is not None:
-                                return batch.spec_info.kv_indices
-                            return batch.seq_lens
+                "start": """
+                    class TritonMultiStepDraftBackend:
+                        def __init__(self, runner):
+                            self.attn_backends = [TritonAttnBackend(runner)]
+                """,
+                "worker": """
+                    class EAGLEWorker:
+                        def draft(self, batch: ForwardBatch):
+                            return self.draft_attn_backend.attn_backends[0]
                 """,
             },
-            producers=("target:ForwardBatch.take",),
-            consumers=("target:FlashAttentionBackend.prepare",),
-            severity={"v1": "hard", "v2": "hard"},
+            producers=("start:TritonMultiStepDraftBackend.__init__",),
+            consumers=("worker:EAGLEWorker.draft",),
+            severity={"v1": "none", "v2": "soft"},
         ),
     )
     negative = (

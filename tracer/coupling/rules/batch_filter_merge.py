@@ -22,22 +22,22 @@ class BatchFilterMerge(Rule):
             {
                 "scheduler": """
                     class ScheduleBatch:
-                        def join(self, other: ScheduleBatch):
-                            if self.spec_info:
-                                self.spec_info.join(other.spec_info)
+                        def narrow(self, keep):
+                            self.spec_info.narrow(keep)
 
-                        def fill(self, result):
-                            self.spec_info = result.next_draft_input
+                    class Scheduler:
+                        def launch(self, batch: ScheduleBatch, indices):
+                            batch.spec_info.future_indices = indices
                 """,
                 "worker": """
                     class EagleDraftInput:
-                        def join(self, other: EagleDraftInput):
-                            self.topk_p = cat([self.topk_p, other.topk_p])
+                        def narrow(self, keep):
+                            self.topk_p = self.topk_p[keep]
                 """,
             },
-            producers=("scheduler:ScheduleBatch.fill",),
-            consumers=("scheduler:ScheduleBatch.join", "worker:EagleDraftInput.join"),
-            severity={"v1": "hard", "v2": "hard"},
+            producers=("scheduler:Scheduler.launch",),
+            consumers=("scheduler:ScheduleBatch.narrow", "worker:EagleDraftInput.narrow"),
+            severity={"v2": "hard"},
         ),
     )
     negative = (

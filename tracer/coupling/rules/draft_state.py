@@ -34,18 +34,19 @@ class DraftState(Rule):
     positive = (
         Example(
             {
-                "worker": """
-                    class EAGLEWorker:
-                        def keep(self, draft: EagleDraftInput, logits):
-                            draft.topk_p = logits.softmax(-1)
+                "v2": """
+                    class EagleDraftWorker:
+                        def widen(self, batch: ModelWorkerBatch):
+                            batch.seq_lens = batch.seq_lens + self.speculative_num_draft_tokens
+                            batch.forward_mode = ForwardMode.DRAFT_EXTEND
 
-                        def propose(self, draft: EagleDraftInput):
-                            return draft.topk_p
+                        def extend(self, batch: ModelWorkerBatch):
+                            self.widen(batch)
                 """,
             },
-            producers=("worker:EAGLEWorker.keep",),
-            consumers=("worker:EAGLEWorker.propose",),
-            severity={"v1": "hard", "v2": "hard"},
+            producers=("v2:EagleDraftWorker.widen",),
+            consumers=("v2:EagleDraftWorker.extend",),
+            severity={"v1": None, "v2": "hard"},
         ),
     )
     negative = (

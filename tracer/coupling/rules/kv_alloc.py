@@ -19,24 +19,6 @@ class KvAlloc(Rule):
     positive = (
         Example(
             {
-                "scheduler": """
-                    class ScheduleBatch:
-                        def next_step(self):
-                            if not self.spec_algorithm.is_none():
-                                return
-                            self.input_ids = self.output_ids
-                            self.out_cache_loc = take_slots(self)
-
-                    def take_slots(batch):
-                        return batch.token_to_kv_pool_allocator.alloc(len(batch.reqs))
-                """,
-            },
-            producers=("scheduler:ScheduleBatch.next_step",),
-            consumers=("scheduler:take_slots",),
-            severity={"v1": "hard", "v2": "hard"},
-        ),
-        Example(
-            {
                 "worker": """
                     class EAGLEWorker:
                         def widen(self, batch: ScheduleBatch):

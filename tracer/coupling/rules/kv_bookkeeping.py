@@ -30,25 +30,18 @@ class KvBookkeeping(Rule):
             {
                 "scheduler": """
                     class ScheduleBatch:
-                        def next_step(self):
-                            if not self.spec_algorithm.is_none():
-                                return
-                            for req in self.reqs:
-                                req.kv_committed_len += 1
-
-                        def release(self, req: Req):
-                            return req.kv_committed_len
+                        def evict(self, req: Req):
+                            return req.decode_batch_idx % 8 == 1
                 """,
                 "worker": """
                     class EAGLEWorker:
-                        def settle(self, batch: ScheduleBatch, accepted):
-                            for req, length in zip(batch.reqs, accepted):
-                                req.kv_committed_len += length
+                        def prepare(self, req: Req):
+                            req.decode_batch_idx += 1
                 """,
             },
-            producers=("worker:EAGLEWorker.settle",),
-            consumers=("scheduler:ScheduleBatch.next_step", "scheduler:ScheduleBatch.release"),
-            severity={"v1": "hard", "v2": "hard"},
+            producers=("worker:EAGLEWorker.prepare",),
+            consumers=("scheduler:ScheduleBatch.evict",),
+            severity={"v1": "soft", "v2": "soft"},
         ),
     )
     negative = (

@@ -26,19 +26,16 @@ class StreamOrder(Rule):
             {
                 "v2": """
                     class EAGLEWorkerV2:
-                        def check(self, draft: EagleDraftInput):
-                            draft.verify_done = self.device.Event()
-                """,
-                "scheduler": """
-                    class ScheduleBatch:
-                        def settle(self):
-                            if self.spec_info.verify_done is not None:
-                                self.spec_info.verify_done.synchronize()
+                        def __init__(self):
+                            self.plan_stream, self.plan_stream_ctx = make_stream()
+
+                        def verify(self, batch: ScheduleBatch):
+                            with self.plan_stream_ctx:
+                                self.prepare(batch)
                 """,
             },
-            producers=("v2:EAGLEWorkerV2.check",),
-            consumers=("scheduler:ScheduleBatch.settle",),
-            severity={"v1": None, "v2": "hard"},
+            consumers=("v2:EAGLEWorkerV2.verify",),
+            severity={"v1": None, "v2": "soft"},
         ),
     )
     negative = (

@@ -106,14 +106,17 @@ class Anchors:
 
     def _asked(self, step: FunctionInfo) -> Iterator[ClassInfo]:
         """The objects of a target worker that its step hands a batch to."""
-        for (caller, callee, _), uses in self.program.engine.edges.items():
+        assert step.owner is not None
+        own = self.classes.mro(step.owner)
+        for caller, callee, _ in self.program.engine.edges:
             owner = callee.owner
-            if caller is step and owner is not None and owner not in self.classes.mro(step.owner) and uses:  # type: ignore[arg-type]
-                if callee.name in ("forward", "sample") and len(callee.parameters) > 1:
-                    yield owner
+            if caller is not step or owner is None or owner in own or len(callee.parameters) < 2:
+                continue
+            if callee.name in ("forward", "sample"):
+                yield owner
 
     def _handed(self, step: FunctionInfo, runner: ClassInfo) -> Iterator[ClassInfo]:
-        for (caller, callee, _) in self.program.engine.edges:
+        for caller, callee, _ in self.program.engine.edges:
             if caller is step and callee.owner is runner:
                 yield from self._params(callee)
 

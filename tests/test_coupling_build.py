@@ -1,11 +1,9 @@
-"""The contract of an off step, the off steps that a release has, and how points are built and ranked."""
+"""The off steps that a release has, and how the points of rules are built."""
 
 from __future__ import annotations
 
 from coupling_support import universe
 
-from sgltrace.coupling.contract import contract
-from sgltrace.coupling.derive import from_universe
 from sgltrace.coupling.offsteps import off_steps
 from sgltrace.coupling.point import PLACES, Finding, Site, build
 from sgltrace.coupling.rule import Example
@@ -48,27 +46,6 @@ V2 = {
 }
 
 
-def rows(path: str, source: dict[str, str] = V2) -> dict[str, object]:
-    return {row.field: row for row in contract(universe(Example(source))) if row.path == path}
-
-
-def test_contract_names_what_the_scheduler_reads():
-    found = rows("v2")
-    tokens = found["result.next_token_ids"]
-    assert tokens.stride == "request i at i * self.draft_worker.speculative_num_draft_tokens"
-    assert tokens.requirement == "required"
-    assert found["result.accept_lens"].off_step_value.startswith("ones(bs)")
-    assert found["result.next_draft_input"].requirement == "required"
-
-
-def test_an_off_step_may_choose_only_a_stride_that_its_result_carries():
-    assert "stride of 1" not in rows("v2")["result.next_token_ids"].off_step_value
-    carried = V2["scheduler"].replace("self.draft_worker.", "result.")
-    tokens = rows("v2", {**V2, "scheduler": carried})["result.next_token_ids"]
-    assert tokens.stride == "request i at i * result.speculative_num_draft_tokens"
-    assert tokens.off_step_value.endswith("or (bs,) if the result is given a stride of 1")
-
-
 def test_a_test_that_asks_for_more_is_told_with_the_off_step_it_narrows():
     more = "if self.speculative_num_steps == 0:", "if self.speculative_num_steps == 0 and self.skip:"
     step = V2["v2"].replace(more[0], f"{more[1]}\n                    self.left_out()\n                {more[0]}")
@@ -79,27 +56,12 @@ def test_a_test_that_asks_for_more_is_told_with_the_off_step_it_narrows():
     assert found[0].what.endswith("on self.speculative_num_steps == 0 and self.skip")
 
 
-def test_contract_takes_shapes_from_the_empty_draft_state():
-    found = rows("v2")
-    assert found["next_draft_input.topk_p"].shape == "(bs, topk)"
-    assert found["next_draft_input.verified_id"].shape == "(bs,)"
-
-
 def test_off_step_of_a_release_is_recognised_with_its_gates():
     [step] = [o for o in off_steps(universe(Example(V2))) if o.path == "v2"]
     assert step.function == "v2:EAGLEWorkerV2.forward_batch_generation"
     assert [gate.what for gate in step.gates] == [
         "refused where server_args.speculative_eagle_topk > 1: topk must be 1"
     ]
-
-
-def test_points_are_ranked_hard_first_and_have_distinct_ids():
-    points = from_universe(universe(Example(V2))).points
-    order = {"hard": 0, "soft": 1, "none": 2, None: 3}
-    levels = [min(order[v] for v in p.severity.values()) for p in points]
-    assert [p.rank for p in points] == list(range(1, len(points) + 1))
-    assert levels == sorted(levels)
-    assert len({p.id for p in points}) == len(points)
 
 
 def test_a_point_names_few_functions_and_the_heaviest():
