@@ -66,9 +66,9 @@ def test_coupling_points_are_a_readable_number_and_have_both_ends(indexed):
 def test_the_contract_of_v2(indexed):
     _, _, index = indexed
     rows = {row["field"]: row for row in index["contract"] if row["path"] == "v2"}
-    assert rows["result.next_token_ids"]["shape"] == "(bs*num_draft_tokens,)"
-    assert rows["result.accept_lens"]["shape"] == "(bs,)"
-    assert "ones" in rows["result.accept_lens"]["off_step_value"]
+    assert rows["GenerationBatchResult.next_token_ids"]["shape"] == "(bs*num_draft_tokens,)"
+    assert rows["GenerationBatchResult.accept_lens"]["shape"] == "(bs,)"
+    assert "ones" in rows["GenerationBatchResult.accept_lens"]["off_step_value"]
 
 
 def test_nothing_is_done_twice(indexed):

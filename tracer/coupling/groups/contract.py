@@ -244,11 +244,11 @@ class Shapes:
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if rows == "":
             return "()", "int"
-        if rows:
-            return f"({rows},)", dtype
         shapes = {shape for shape, _ in found}
         if len(shapes) == 1:
             return shapes.pop(), dtype
+        if rows:
+            return f"({rows},)", dtype
         return self._of_no_rows(uses) or (None, dtype)
 
     def _of_no_rows(self, uses: FieldUses) -> tuple[str, str | None] | None:
