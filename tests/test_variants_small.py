@@ -1,6 +1,5 @@
 """Do the coupling points follow the code of an engine of two files? Each test edits it, and says what is true then."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,6 @@ from trees import write_tree
 from benchmarks.variants.checks import About, Check, Index, every, found, gone, quiet, same
 from benchmarks.variants.registry import Copy
 from benchmarks.variants.scoring import indexed, load
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("SGLTRACE_VARIANTS") != "1", reason="wanted by SGLTRACE_VARIANTS=1 only: one index a test"
-)
 
 SCHEDULER = "managers/scheduler.py"
 WORKER = "speculative/eagle_worker_v2.py"

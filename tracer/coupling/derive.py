@@ -92,6 +92,8 @@ def _parts(parts: Parts, flow: FieldFlow) -> list[str]:
     notes = [f"{note[0].upper()}{note[1:]}." for note in parts.notes]
     known = tracked_roles()
     for cls, role in sorted(flow.tracked.derived.items(), key=lambda item: item[0].id):
+        if role == "draft_input" and cls not in parts.state_classes:
+            continue
         notes.append(f"{cls.name} is taken for the {known[role].title}: no class has one of its known names.")
     return notes
 

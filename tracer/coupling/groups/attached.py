@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, component, interleaved
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, write
+from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug, write
 from sgltrace.coupling.offstep.domain import BATCH
 from sgltrace.coupling.offstep.questions import Taken
 
@@ -53,7 +53,7 @@ def _point(scene: Scene, where: str, members: list[Taken]) -> Draft:
         binding_time="per step",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "verify replaces the draft's state by its own")),
         why=[
-            f"{names(m.function for m in members)} asks for the draft's state, and leaves the way of a plain step.",
+            f"{said((m.function for m in members), 'asks')} for the draft's state, and leaves a plain step's way.",
             f"Components: {', '.join(sorted({component(m.function) for m in members} - {''}))}.",
         ],
         refactor=["Take the draft's state off the batch that the target runs on, and keep it on the scheduler's."],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, interleaved
 from sgltrace.coupling.groups.kinds import kind_of
-from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
+from sgltrace.coupling.groups.scene import Scene, names, read, said, slug, write
 from sgltrace.coupling.offstep.questions import Split
 from sgltrace.index.fields import Access
 
@@ -48,13 +48,13 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
         f"sets {listed} as its own step does"
     )
     why = [
-        f"In a plain step {names(a.function for a in plain)} sets {listed}.",
-        f"In a step with speculation {names(a.function for a in on)} does.",
+        f"In a plain step {said((a.function for a in plain), 'sets')} {listed}.",
+        f"In a step with speculation {said((a.function for a in on), 'does')}.",
     ]
     if outside:
-        why.append(f"{names(a.function for a in outside)} reads it in either.")
+        why.append(f"{said((a.function for a in outside), 'reads')} {'it' if len(fields) == 1 else 'them'} in either.")
     if shared:
-        why.append(f"Leave alone what {names(a.function for a in shared)} sets: it runs in an off step, too.")
+        why.append(f"Leave alone what {said((a.function for a in shared), 'sets')}: that runs in an off step, too.")
     return Draft(
         kind=kind,
         slug=slug("regimes", cls),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike, write
+from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug, strike, write
 from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.questions import Unset
 from sgltrace.index.resolution.entities import ClassInfo
@@ -46,7 +46,7 @@ def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list[Stri
     )
     why = [f"A plain step of the target leaves `{field}` at {found.value!r}."]
     if writers:
-        why.append(f"In a step with speculation {names(writers)} sets it.")
+        why.append(f"In a step with speculation {said(writers, 'sets')} it.")
     why += [
         f"{name(x.function)} uses it without asking (line {x.line}): {x.exception} at `{shown(x.expression)}`."
         for x in strikes[:2]

@@ -42,6 +42,27 @@ def names(functions: Iterable[FunctionInfo], most: int = 3) -> str:
     return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
 
 
+def said(functions: Iterable[FunctionInfo], verb: str, most: int = 3) -> str:
+    """Some functions and what they do, the verb in the number that they ask for: ``a sets``, ``a and b set``."""
+    found = list(functions)
+    one = len({f.qualname for f in found}) == 1
+    return f"{names(found, most)} {verb if one else _plural(verb)}"
+
+
+def _plural(verb: str) -> str:
+    words = verb.split(" ")
+    irregular = {"does": "do", "goes": "go", "is": "are", "has": "have"}
+    words[0] = irregular.get(words[0], words[0].removesuffix("s"))
+    return " ".join(words)
+
+
+def negated(condition: str) -> str:
+    """A condition that does not hold, without a second ``not``."""
+    if condition.startswith("not ") and " and " not in condition and " or " not in condition:
+        return condition.removeprefix("not ")
+    return f"not ({condition})" if " " in condition else f"not {condition}"
+
+
 def slug(*parts: str) -> str:
     """An id's part: words of letters and digits, joined by hyphens."""
     import re

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, write
+from sgltrace.coupling.groups.scene import Scene, name, negated, said, shown, slug, write
 from sgltrace.coupling.offstep.questions import Skipped
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -44,7 +44,7 @@ def _kind(scene: Scene, found: Skipped) -> str:
 def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
     q = scene.questions
     condition = shown(found.condition.test)
-    needed = condition if found.condition.holds else f"not ({condition})"
+    needed = condition if found.condition.holds else negated(condition)
     fields = sorted({f"{a.cls.name}.{a.field}" for a in (lost or found.writes)})
     listed = ", ".join(f"`{f}`" for f in fields[:6]) + (f" and {len(fields) - 6} more" if len(fields) > 6 else "")
     facts = sorted({f.name for f in found.facts})
@@ -68,10 +68,10 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
     ]
     if found.functions:
         why.append(
-            f"{names(f for f in found.functions if f.name != '__init__')} runs there and nowhere else in the step."
+            f"{said((f for f in found.functions if f.name != '__init__'), 'runs')} there and nowhere else in the step."
         )
     if readers:
-        why.append(f"{names(r.function for r in readers)} reads what is set there.")
+        why.append(f"{said((r.function for r in readers), 'reads')} what is set there.")
     plain_b = (level, reason) if kind != "worker_dispatch" else (NONE, "the worker makes what it runs")
     return Draft(
         kind=kind,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
 from sgltrace.coupling.groups.kinds import kind_of
-from sgltrace.coupling.groups.scene import Scene, names, read, slug, write
+from sgltrace.coupling.groups.scene import Scene, read, said, slug, write
 from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.offstep.questions import Stale
 from sgltrace.index.fields import Access
@@ -25,7 +25,8 @@ def points(scene: Scene) -> Iterator[Draft]:
 
 def _in_step(scene: Scene, access: Access) -> bool:
     """Whether a write belongs to a decode step: not to the prefill that comes before."""
-    return scene.questions.order.of(access) < NEVER
+    q = scene.questions
+    return q.order.of(access) < NEVER or q.on.scheduler.runs(access)
 
 
 def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stale]) -> Draft:
@@ -37,11 +38,12 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     level = HARD if carried or asserted or _steers(scene, members) else SOFT
     primed = carried and all(m.primed for m in members)
     listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
-    writers = names(a.function for a in writes)
+    it = "it" if len(fields) == 1 else "them"
+    moved = f"only {said((a.function for a in writes), 'moves' if asserted else 'sets')} {listed}"
     if asserted:
-        reason = f"only {writers} moves {listed} on, and {names(a.function for a in asserted)} asserts on it"
+        reason = f"{moved} on, and {said((a.function for a in asserted), 'asserts')} on it"
     else:
-        reason = f"only {writers} sets {listed}: after an off step it belongs to an older token, or is missing"
+        reason = f"{moved}: an off step leaves {it} at an older token, or missing"
     for_c = (
         (NONE, "verify itself sets it")
         if verified or not carried
@@ -50,16 +52,22 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     if primed:
         level, reason = NONE, "the next draft starts without a draft state where the batch carries none"
     why = [
-        f"In a decode step only {writers} sets {listed}.",
-        f"{names(a.function for a in reads)} reads it in a later step.",
+        f"In a decode step only {said((a.function for a in writes), 'sets')} {listed}.",
+        f"{said((a.function for a in reads), 'reads')} {it} in a later step.",
     ]
     if asserted:
-        why.append(f"{names(a.function for a in asserted)} raises AssertionError where it was not moved on.")
+        why.append(f"{said((a.function for a in asserted), 'raises')} AssertionError where it was not moved on.")
     return Draft(
         kind=kind,
         slug=slug("verify" if verified else "draft" if carried else "speculative", cls),
         title=f"{', '.join(fields[:3])}{' ...' if len(fields) > 3 else ''} of {cls} "
-        + ("must be valid when the next step drafts" if carried else "only moves on in steps with speculation"),
+        + (
+            "must be recorded before the scheduler waits for it"
+            if kind == "stream_order"
+            else "must be valid when the next step drafts"
+            if carried
+            else "only moves on in steps with speculation"
+        ),
         producers=[write(a) for a in writes],
         consumers=[read(a) for a in (*asserted, *reads)],
         binding_time="per step",

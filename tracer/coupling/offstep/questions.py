@@ -18,6 +18,8 @@ from sgltrace.index.fields.strides import StridedRead
 from sgltrace.index.fields.tracked import roles
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
+STATES = frozenset({"spec_input", "draft_input"})
+"""Roles of the draft's state. What of it does not outlive a step leaves nothing."""
 APART = frozenset(
     {"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"}
     | {"kv_allocator", "request_pool", "server_args", ""}
@@ -223,10 +225,17 @@ class Questions:
     # --- the draft's state ---
 
     def _detached(self, strikes: list[Strike]) -> list[Detached]:
+        lookup = self.program.engine.classes.lookup
+        carried = self._carried()
+
+        def is_asked(attr: str) -> bool:
+            """Whether an attribute is one of what outlives a step."""
+            return any((c, attr) in self.flow.fields or lookup(c, attr) is not None for c in carried) or not carried
+
         by_attr: dict[str, list[Strike]] = defaultdict(list)
         for strike in strikes:
             if any(f.scope == BATCH for f in strike.facts) and strike.exception == "AttributeError":
-                for attr in self._asked(strike):
+                for attr in filter(is_asked, self._asked(strike)):
                     by_attr[attr].append(strike)
         out = []
         for attr, found in sorted(by_attr.items()):
@@ -274,7 +283,7 @@ class Questions:
         groups: dict[tuple[FunctionInfo, int], Skipped] = {}
         decide = _Deciding(self.steps, self.plain)
         for uses in self.flow:
-            if uses.role in ("server_args", ""):
+            if uses.role in ("server_args", "") or uses.cls in self.parts.results:
                 continue
             for access in uses.writes:
                 if access.kind == "default" or not self.plain.scheduler.runs(access):
@@ -321,7 +330,7 @@ class Questions:
             if uses.field in self.parts.state_fields or self._inside(uses):
                 continue
             is_state = uses.cls in self.parts.state_classes
-            if is_state and uses.cls not in states:
+            if uses.cls not in states and (is_state or roles()[uses.role].carries == "step" or uses.role in STATES):
                 continue
             writes = [
                 a
@@ -337,7 +346,7 @@ class Questions:
                 if reads:
                     split.append(Split(self.path, uses, plain, only_on, [a for a in off if a in on], reads))
             elif only_on and not plain and not self._refreshed(off):
-                reads = self._exposed(uses, only_on, is_state)
+                reads = self._exposed(uses, only_on)
                 if reads:
                     asserted = [a for a in reads if _in_assert(a)]
                     stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state, is_state and self._primes))
@@ -403,7 +412,7 @@ class Questions:
             return True
         if roles()[uses.role].carries != "process":
             return False
-        order = {uses.cls, *uses.cls.subclasses}
+        order = {*mro(uses.cls), *uses.cls.subclasses}
         return all(_owner(a.function) in order for a in uses.writes if a.kind != "default")
 
     def _again(self, uses: FieldUses, base: ClassInfo) -> bool:
@@ -425,7 +434,8 @@ class Questions:
             v
             for key in ((c, n) for c, n in self.flow.fields if c in self.parts.results or n in self.parts.state_fields)
             for a in self.flow.fields[key].writes
-            if a.value is not None and (self.on.scheduler.runs(a) or (key[0] in self.parts.results and self.on.runs(a)))
+            if a.value is not None and self.on.runs(a)
+            if key[0] in self.parts.results or _owner(a.function) in mro(self.parts.scheduler)
             for v in self.program.classes_of(a.value, a.function)
         }
         made = {
@@ -438,18 +448,15 @@ class Questions:
         ]
         return [c for c in found if not any(base in found for base in mro(c)[1:])]
 
-    def _exposed(self, uses: FieldUses, writes: list[Access], is_state: bool) -> list[Access]:
+    def _exposed(self, uses: FieldUses, writes: list[Access]) -> list[Access]:
         """The reads that may see what an earlier step left."""
         writers = {a.function for a in writes}
         first = min((self.order.of(a) for a in writes if self.on.worker.runs(a)), default=None)
         out = []
         for access in _values(uses):
             in_scheduler = self.on.scheduler.runs(access) or self.attached.scheduler.runs(access)
-            if (
-                (in_scheduler and access.function not in writers)
-                or (self.on.worker.runs(access) and is_state and first is not None and self.order.of(access) < first)
-                or (not is_state and self.on.worker.runs(access) and access.function not in writers)
-            ):
+            before = first is not None and self.order.of(access) < first
+            if (in_scheduler and access.function not in writers) or (self.on.worker.runs(access) and before):
                 out.append(access)
         return out
 

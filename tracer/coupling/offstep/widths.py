@@ -76,12 +76,26 @@ def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
             if uses.cls in q.parts.state_classes or uses.cls in q.parts.results:
                 continue
             made = [a for a in uses.writes if a.value is not None and a.kind in ("assign", "constructor", "copy")]
+            if _is_drafts(q, uses.cls):
+                continue
             wide = [a for a in made if _is_width(q, a, names, out)]
             if wide and not any(q.on.runs(a) for a in wide):
                 out[key] = wide
         if len(out) == before:
             break
     return out
+
+
+def _is_drafts(q: Questions, cls: ClassInfo) -> bool:
+    """Whether only speculation makes objects of a class: the draft's own graphs and backends."""
+    makers = {
+        f.owner
+        for f, made in q.program.engine.constructed.items()
+        for c, _ in made
+        if c is cls or cls in q.program.engine.classes.mro(c)
+    }
+    speculative = {"spec_worker", "draft_worker"}
+    return bool(makers) and all(m is not None and q.flow.role(m) in speculative for m in makers)
 
 
 def _is_width(q: Questions, access: Access, names: set[str], known: dict[tuple[ClassInfo, str], list[Access]]) -> bool:

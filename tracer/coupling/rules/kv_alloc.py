@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgltrace.coupling.point import HARD, NONE, Finding, Site, site, sites
-from sgltrace.coupling.query import step_reads
+from sgltrace.coupling.offsteps import off_steps
+from sgltrace.coupling.point import HARD, NONE, Finding, Judgement, Site, of, site, sites
+from sgltrace.coupling.query import callers, step_reads
 from sgltrace.coupling.rule import Example, Rule
-from sgltrace.coupling.slots import allocating, reserving
+from sgltrace.coupling.slots import allocating, before_the_worker, keeps_up, reserves, reserving
 from sgltrace.coupling.universe import WORKER, Fn, Universe
+from sgltrace.coupling.widths import widths_behind
 from sgltrace.coupling.wording import reads_of
 
 
@@ -61,7 +63,40 @@ class KvAlloc(Rule):
     def find(self, universe: Universe) -> Iterator[Finding]:
         """The block that only a plain server runs; then speculation's own allocations, before and in the worker."""
         distance = allocating(universe)
+        yield from self._before_the_worker(universe, distance)
         yield from self._in_the_worker(universe, distance)
+
+    def _before_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
+        """Slots that the scheduler reserves ahead, where the amount does not fall with a narrower step."""
+        chain = [f for f in sorted(distance) if before_the_worker(universe.fns[f])]
+        found = [universe.fns[f] for f in chain if reserves(universe, f)]
+        bounded = any(keeps_up(universe, f) for fn in found for f in (fn.id, *universe.callees.get(fn.id, ())))
+        if bounded and off_steps(universe):
+            safe = (NONE, "the amount is never less than what is reserved already, however narrow the step")
+            yield self._amount(universe, found, safe)
+
+    def _amount(self, universe: Universe, found: list[Fn], safe: Judgement) -> Finding:
+        """The amount that is reserved ahead, where it is kept from falling below what is there."""
+        widths = [site for fn in found for site in widths_behind(universe, fn)]
+        asking = {
+            c.id: c
+            for s in widths
+            for c in callers(universe, universe.fns[s.function], 2)
+            if c.per_step and not c.other and not universe.elsewhere(c)
+        }
+        own = [universe.fns[f] for fn in found for f in universe.callees.get(fn.id, ()) if keeps_up(universe, f)]
+        return Finding(
+            kind=self.kind,
+            title="What is reserved ahead does not fall with a narrower step",
+            producers=[*widths, *(of(fn, "reserves slots for speculation", 5) for fn in found)],
+            consumers=[of(fn, "keeps the amount from falling", 6) for fn in own]
+            + [of(fn, "reserves, or estimates, by the amount", 4) for fn in (*found, *asking.values())],
+            binding_time="per step (schedule time)",
+            why="The amount is bounded by what is reserved already: off steps reserve more than they need, never less.",
+            refactor="None.",
+            verdicts={"C": safe},
+            fields=["Req.kv_allocated_len"],
+        )
 
     def _in_the_worker(self, universe: Universe, distance: dict[str, int]) -> Iterator[Finding]:
         """Slots that the worker reserves while it drafts and verifies, and gives back after."""
