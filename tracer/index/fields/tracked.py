@@ -50,12 +50,16 @@ class TrackedClasses:
         self._roles: dict[ClassInfo, str | None] = {}
         self.derived: dict[ClassInfo, str] = {}
         """Classes that play a role under a name that the vocabulary does not have."""
+        if hasattr(program, "cast"):  # a program whose parts were not asked for has the known names alone
+            self.derived = self._derive(program)
+        self._roles.clear()
+
+    def _derive(self, program: Program) -> dict[ClassInfo, str]:
         # a class's bases may be in a module that nobody has read yet
         classes = [c for m in list(program.engine.modules.loaded.values()) for c in m.classes.values()]
         wanted = (set(roles()) - {self.role(c) for c in classes}) | MANY
         found = Anchors(program).find()
-        self.derived = {cls: role for cls, role in found.items() if role in wanted and self.role(cls) is None}
-        self._roles.clear()
+        return {cls: role for cls, role in found.items() if role in wanted and self.role(cls) is None}
 
     def role(self, cls: ClassInfo) -> str | None:
         """The key of the class's role, None where it is not tracked."""
