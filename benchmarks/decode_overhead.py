@@ -161,7 +161,18 @@ def main() -> None:
         given_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         path = os.pathsep.join([name, *(str(Path(part).resolve()) for part in given_path if part)])
         subprocess.run(
-            [sys.executable, "-m", "sgltrace", "run", "-o", f"{name}/trace", "--", sys.executable, *command],
+            [
+                sys.executable,
+                "-m",
+                "sgltrace",
+                "run",
+                "--no-report",
+                "-o",
+                f"{name}/trace",
+                "--",
+                sys.executable,
+                *command,
+            ],
             env={**os.environ, "PYTHONPATH": path, FOLDER: name},
             cwd=name,
             stdout=subprocess.DEVNULL,
