@@ -181,6 +181,77 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["main -> Full.__init__ constructor"],
         [],
     ),
+    "a list's element at a known place": (
+        """
+        def f(): pass
+        def g(): pass
+        def h(): pass
+        def main(n):
+            fs = [f, g, h]
+            fs[1]()
+            rest(fs[1:])
+            mixed(fs)
+        def rest(fs): fs[1]()
+        def mixed(fs):
+            late = [f, g]
+            late.insert(0, h)
+            late[1]()
+            both = [f] + [g]
+            both[0]()
+        """,
+        [
+            "main -> g dict_dispatch",
+            "rest -> h dict_dispatch",
+            "mixed -> h ~dict_dispatch",
+            "mixed -> g ~dict_dispatch",
+        ],
+        ["main -> f dict_dispatch", "main -> f ~dict_dispatch", "rest -> g ~dict_dispatch", "rest -> f ~dict_dispatch"],
+    ),
+    "a dict's entry under a known key, and one that is overwritten before it is read": (
+        """
+        def f(): pass
+        def g(): pass
+        def h(): pass
+        KEY = "b"
+        def main(n):
+            d = {1: f, "1": g, "b": h}
+            d[1]()
+            other()
+            last()
+            read()
+        def other():
+            d = {1: f, "1": g, "b": h}
+            d[KEY]()
+        def last():
+            d = {"a": f}
+            d["a"] = g
+            d["a"]()
+        def read():
+            d = {"a": f}
+            d["a"]()
+            d["a"] = g
+        """,
+        ["main -> f dict_dispatch", "other -> h dict_dispatch", "last -> g dict_dispatch", "read -> f ~dict_dispatch"],
+        [
+            "main -> g ~dict_dispatch",
+            "main -> h ~dict_dispatch",
+            "other -> f ~dict_dispatch",
+            "last -> f ~dict_dispatch",
+        ],
+    ),
+    "what a module's name holds where it is called": (
+        """
+        def f(g): return g
+        def h(g): return g
+        use = f
+        use = h
+        @use
+        def wrapped(): pass
+        def main(): use(1)
+        """,
+        ["<module> -> h direct", "main -> f ~function_variable", "main -> h ~function_variable"],
+        ["<module> -> f direct", "<module> -> f ~direct"],
+    ),
     "an iterator that is its own": (
         """
         class Rows:

@@ -464,6 +464,7 @@ _module: msgspec.msgpack.Decoder[ModuleFacts] | None = None
 
 # What an encoded function body holds where it has such a statement or expression: looked for without decoding it.
 NESTED_FUNCTION = b"\xa3def"
+GLOBAL = b"\xa6global"
 LAMBDA = b"\x94\xa1F"
 RETURNED_NAME = b"\xa6return\x92\xa1N"
 """``return`` of a name, which follows as ``encode_text`` writes it."""

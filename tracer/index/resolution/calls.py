@@ -104,12 +104,14 @@ def invoke(
     """A call edge, with the arguments bound to the parameters and the returned value to ``result``."""
     engine.edge(use, function, kind)
     bind_arguments(engine, function, receiver, args)
-    if function.getter is not None and isinstance(receiver, Instance):
+    getter = engine.getters.get(function)
+    if getter is not None and isinstance(receiver, Instance):
         from sgltrace.index.resolution.attributes import load_from
 
         # Each object gives its own: a base's getter knows the fields of all that inherit it.
-        load_from(engine, function.getter.attr, Use(function, function.getter), result, receiver)
-        engine.solver.link(function.declared_result, result)
+        field, declared = getter
+        load_from(engine, field.attr, Use(function, field), result, receiver)
+        engine.solver.link(declared, result)
     elif function.hands_back:
         engine.solver.watch(function.result, partial(_return, engine, function, receiver, args, result, set()))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.uses import Args, Site, Use
@@ -16,10 +16,26 @@ _PUT = {"append", "add", "appendleft", "put", "put_nowait", "push"}
 _TAKE = {"pop", "popleft", "get", "get_nowait", "popitem", "peek", "__getitem__"}
 _ALL = {"extend", "update", "extendleft", "union", "__ior__"}
 _SAME = {"copy", "union", "difference", "intersection"}
-_OTHERS = {"insert", "setdefault", "items", "keys", "values", "__iter__", "__next__", "send", "sort"}
+_OTHERS = {
+    "insert",
+    "remove",
+    "reverse",
+    "clear",
+    "setdefault",
+    "items",
+    "keys",
+    "values",
+    "__iter__",
+    "__next__",
+    "send",
+    "sort",
+}
 METHODS = _PUT | _TAKE | _ALL | _SAME | _OTHERS
 """The methods that put values into a container or take them out."""
 
+
+_MOVING = {"insert", "pop", "popleft", "appendleft", "extendleft", "remove", "sort", "reverse", "clear"}
+"""The methods after which an element of a list may stand at another place."""
 
 WEAK_REFERENCE = "weakref"
 """The kind of a container that gives its element when it is called."""
@@ -29,6 +45,8 @@ def call_method(engine: Engine, site: Site, method: Method) -> None:
     """``container.name(args)``."""
     container, name, solver = method.container, method.name, engine.solver
     values = [node for _, node in site.args]
+    if name in _MOVING and container.kind == "list":
+        solver.link(container.whole, container.element)
     if name in _PUT and values:
         solver.link(values[0], container.element)
     elif name == "insert" and len(values) > 1:
@@ -92,8 +110,7 @@ def merge(engine: Engine, container: Container, value: Value) -> None:
     solver = engine.solver
     if type(value) is Container:
         if value.kind == "dict" and container.kind == "dict":
-            for key, node in list(value.items.items()):
-                solver.link(node, container.item(key))
+            value.follow(lambda key, node: solver.link(node, container.item(key)))
             solver.link(value.element, container.element)
             solver.link(value.keys, container.keys)
         elif container.kind == "dict":
@@ -109,6 +126,48 @@ def _add_pair(engine: Engine, container: Container, value: Value) -> None:
     if type(value) is Container and value.kind == "tuple":
         engine.solver.link(value.item(0), container.keys)
         engine.solver.link(value.item(1), container.element)
+
+
+def unordered(engine: Engine, container: Container) -> Container:
+    """A container with the elements of another, of which none has a place of its own any more (``a + b``)."""
+    if container.kind not in ("list", "tuple") or container.places == "any" or not container.items:
+        return container
+    view = engine.interned.views.get((container, "unordered"))
+    if view is None:
+        view = engine.interned.views[container, "unordered"] = Container(container.kind, "any")
+        engine.solver.link(container.whole, view.element)
+    return view
+
+
+def sliced(engine: Engine, container: Container, part: s.Slice) -> Container:
+    """``container[lower:upper]``: the elements at their new places, where the bounds are written out."""
+    if container.kind not in ("list", "tuple"):
+        return container
+    lower, upper = _bound(part.lower, 0), _bound(part.upper, None)
+    if part.step is not None or lower is NotImplemented or upper is NotImplemented or container.places != "own":
+        return unordered(engine, container)
+    name = f"{lower}:{upper}"
+    view = engine.interned.views.get((container, name))
+    if view is None:
+        view = engine.interned.views[container, name] = Container(container.kind, "moved")
+        engine.solver.link(container.element, view.element)
+        container.follow(partial(_shifted, engine, view, lower, upper))
+    return view
+
+
+def _bound(bound: s.Expr | None, default: int | None) -> Any:
+    """A bound that is written out and counts from the left; NotImplemented for any other."""
+    if bound is None:
+        return default
+    known = isinstance(bound, s.Const) and isinstance(bound.value, int) and not isinstance(bound.value, bool)
+    return bound.value if known else NotImplemented  # type: ignore[union-attr]
+
+
+def _shifted(engine: Engine, view: Container, lower: int, upper: int | None, key: object, node: Node) -> None:
+    if not isinstance(key, int):
+        engine.solver.link(node, view.element)
+    elif lower <= key and (upper is None or key < upper):
+        engine.solver.link(node, view.item(key - lower))
 
 
 def _view(engine: Engine, container: Container, name: str, node: Node) -> Container:

@@ -67,6 +67,9 @@ def quacking(engine: Engine) -> bool:
 
 
 def _is_family(engine: Engine, cls: ClassInfo, others: list[ClassInfo]) -> bool:
+    """Whether a class shares a base with one of the others, or its name: two classes of one name are two versions."""
+    if any(cls.name == other.name for other in others):
+        return True
     own = set(engine.classes.mro(cls))
     return any(not own.isdisjoint(engine.classes.mro(other)) for other in others)
 

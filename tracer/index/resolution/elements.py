@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.calls import invoke
+from sgltrace.index.resolution.containers import sliced
 from sgltrace.index.resolution.uses import Args, Use
 from sgltrace.index.resolution.values import (
     OPAQUE,
@@ -76,20 +78,22 @@ def _advance(engine: Engine, target: Node, use: Use, value: Value) -> None:
 
 
 def subscript(
-    engine: Engine, base: Node, key: object, index: Node, use: Use, result: Node, whole: bool = False
+    engine: Engine, base: Node, key: object, index: Node, use: Use, result: Node, part: s.Slice | None = None
 ) -> None:
-    """``base[key]`` goes into ``result``; ``key`` is None where it is not known, ``whole`` says that it is a slice."""
+    """``base[key]`` goes into ``result``; ``key`` is None where it is not known, ``part`` the slice if it is one."""
     use.base = base
-    engine.solver.watch(base, partial(_subscript, engine, key, index, use, result, whole))
+    engine.solver.watch(base, partial(_subscript, engine, key, index, use, result, part))
 
 
-def _subscript(engine: Engine, key: object, index: Node, use: Use, result: Node, whole: bool, value: Value) -> None:
+def _subscript(
+    engine: Engine, key: object, index: Node, use: Use, result: Node, part: s.Slice | None, value: Value
+) -> None:
     solver = engine.solver
     if isinstance(value, Container):
-        if whole:
-            solver.add(result, value)
-        elif key is not None and key in value.items:
-            solver.link(value.items[key], result)
+        if part is not None:
+            solver.add(result, sliced(engine, value, part))
+        elif key is not None and (key in value.items or value.kind == "dict"):
+            solver.link(value.item(key), result)
             solver.link(value.element, result)
         else:
             solver.link(value.whole, result)
@@ -112,7 +116,8 @@ def store_item(engine: Engine, base: Node, key: object, index: Node, node: Node,
 
 def _store_item(engine: Engine, key: object, index: Node, node: Node, use: Use, value: Value) -> None:
     if isinstance(value, Container):
-        engine.solver.link(node, value.item(key) if isinstance(key, str) else value.element)
+        known = key is not None and (value.kind == "dict" or key in value.items)
+        engine.solver.link(node, value.item(key) if known else value.element)
         if value.kind == "dict":
             engine.solver.link(index, value.keys)
     elif isinstance(value, Instance):
@@ -127,7 +132,7 @@ def unpack(engine: Engine, node: Node, targets: list[tuple[int | None, Node]], u
 def _unpack(engine: Engine, targets: list[tuple[int | None, Node]], use: Use, value: Value) -> None:
     names = engine.classes.record_fields(value.cls) if isinstance(value, Instance) and value.cls.is_record else []
     for key, target in targets:
-        if isinstance(value, Container) and value.kind == "tuple" and value.items:
+        if isinstance(value, Container) and value.kind in ("tuple", "list") and value.items:
             engine.solver.link(value.item(key) if key is not None else value.whole, target)
             engine.solver.link(value.element, target)
         elif isinstance(value, Instance) and key is not None and key < len(names):

@@ -53,6 +53,9 @@ class Engine:
         """What flows into an annotated node."""
         self.misses: list[tuple[Node, ClassInfo]] = []
         """Attributes that were not there when they were asked for."""
+        self.getters: dict[FunctionInfo, tuple[s.Attr, Node]] = {}
+        """The methods that give back a field of their object and do nothing else: the field, and what the annotation
+        says, where nobody is seen to write it."""
         self.annotated: set[Node] = set()
         """What lets in only what an annotation names."""
         self.doubted: dict[Node, dict[Instance, None]] = {}
@@ -219,7 +222,9 @@ class Engine:
         if function.module.is_outline and isinstance(function.node, s.Func):
             self.solver.add(function.result, OPAQUE)  # its body is not read: what it returns is not of interest
         function.hands_back = hands_back(function)
-        function.getter = getter_of(function)
+        field = getter_of(function)
+        if field is not None:
+            self.getters[function] = field, Node()
 
     def constructor(self, cls: ClassInfo) -> FunctionInfo:
         """The constructor that Python makes for a class without ``__init__``; its id is the class's."""

@@ -134,10 +134,6 @@ class FunctionInfo:
         self.result = Node()
         self.hands_back: tuple[str, ...] = ()
         """The parameters that it may return as they came; an empty name where it may return any function."""
-        self.getter: s.Attr | None = None
-        """The field of its object that it gives back, where it does nothing else."""
-        self.declared_result = Node()
-        """What its annotation says that it returns, where a getter's body does not tell."""
         self.generator: Container | None = None
         self.nodes: dict[int, Node] = {}
         self.nested: dict[int, FunctionInfo] = {}

@@ -8,13 +8,14 @@ from typing import Any
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.text import text
 from sgltrace.index.resolution.attributes import load
-from sgltrace.index.resolution.binding import no_functions
+from sgltrace.index.resolution.binding import is_function, no_functions
 from sgltrace.index.resolution.calls import call
-from sgltrace.index.resolution.containers import merge
+from sgltrace.index.resolution.containers import merge, unordered
 from sgltrace.index.resolution.elements import ask, iterate, on_object, special_method, subscript
 from sgltrace.index.resolution.engine import Engine
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo, Scope
 from sgltrace.index.resolution.externals import SPECIAL_FORMS, call_external
+from sgltrace.index.resolution.overwritten import Key, key_of
 from sgltrace.index.resolution.uses import Args, Site, Use
 from sgltrace.index.resolution.values import (
     EXTERNAL,
@@ -34,6 +35,8 @@ _OPERATORS = {
     "**": "__pow__", "@": "__matmul__", "&": "__and__", "|": "__or__", "^": "__xor__", "<<": "__lshift__",
     ">>": "__rshift__", "==": "__eq__", "!=": "__eq__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__",
 }  # fmt: skip
+MAX_ORDERED = 16
+"""A list display with more elements than this is data: they are one."""
 _JOINING = {"__add__", "__mul__", "__or__", "__sub__", "__and__"}
 """Operators whose result holds what is in the operand."""
 
@@ -48,6 +51,12 @@ class ExpressionReader:
         self.scope = scope
         self.statement: s.Stmt | None = None
         """The one that is being read."""
+        self.overwritten: dict[int, set[Key]] = {}
+        """Of dict displays: the keys that hold something else before anyone reads them."""
+        self.latest: dict[str, Node] = {}
+        """What names of the module hold where its body is being read, as far as that is known."""
+        self.is_plain = False
+        """Whether a plain statement at the top of the module is being read."""
         self.loads: dict[tuple[Node, str], tuple[Use, Node]] = {}
 
     def expression(self, expression: s.Expr) -> Node:
@@ -79,6 +88,8 @@ class ExpressionReader:
 
     def _name(self, expression: s.Name) -> Node:
         name, scope = expression.id, self.scope
+        if self.latest and scope.parent is None and name in self.latest:
+            return self.latest[name]
         node = scope.names.get(name) if name not in scope.globals else None
         if node is None or (scope.parent is None and name in scope.module.imports):
             outer = self.engine.name(name, scope if not scope.globals else scope.module.scope)
@@ -145,9 +156,21 @@ class ExpressionReader:
         if base is EXTERNAL or (base.fixed and any(isinstance(value, External) for value in base.values)):
             return base
         result, use = Node(), Use(self.function, expression)
-        whole = isinstance(expression.index, s.Slice)
-        subscript(self.engine, base, key_of(expression.index), index, use, result, whole)
+        part = expression.index if isinstance(expression.index, s.Slice) else None
+        subscript(self.engine, base, self._key(expression.index), index, use, result, part)
         return result
+
+    def _key(self, index: s.Expr) -> Key | None:
+        """The constant that an index is: written there, or bound once to a name of a module."""
+        if not isinstance(index, s.Name):
+            return key_of(index)
+        scope: Scope | None = self.scope
+        while scope is not None and scope.parent is not None:
+            if index.id in scope.names:
+                return None
+            scope = scope.parent
+        constant = self.engine.modules.constant(self.scope.module, index.id)
+        return None if constant is None else key_of(constant)
 
     def _slice(self, expression: s.Slice) -> Node:
         for part in (expression.lower, expression.upper, expression.step):
@@ -172,13 +195,14 @@ class ExpressionReader:
         if is_tuple and all(node is EXTERNAL or node is NOTHING for node in items):
             return EXTERNAL  # nothing of the tree is in it, nor ever will be
         container = Container(expression.kind)
+        ordered = is_tuple or (expression.kind == "list" and _is_worth_telling_apart(items))
         starred = False
         for i, (item, node) in enumerate(zip(expression.items, items, strict=True)):
             if isinstance(item, s.Star):
                 starred = True
                 self.solver.link(self.element(node, item), container.element)
             elif node is not NOTHING:
-                self.solver.link(node, container.item(i) if is_tuple and not starred else container.element)
+                self.solver.link(node, container.item(i) if ordered and not starred else container.element)
         return constant(container)
 
     def _mapping(self, expression: s.Map) -> Node:
@@ -190,7 +214,10 @@ class ExpressionReader:
                 continue
             self.solver.link(self.expression(key), container.keys)
             known = key_of(key)
-            self.solver.link(node, container.item(known) if isinstance(known, str) else container.element)
+            if known is None:
+                self.solver.link(node, container.element)
+            elif known not in self.overwritten.get(id(expression), ()):
+                self.solver.link(node, container.item(known))
         return constant(container)
 
     def _star(self, expression: s.Star) -> Node:
@@ -224,7 +251,7 @@ class ExpressionReader:
         if isinstance(value, Instance):
             special_method(self.engine, value, name, use, [(None, right)], result)
         elif isinstance(value, Container) and name in _JOINING:
-            self.solver.add(result, value)
+            self.solver.add(result, unordered(self.engine, value))
         elif isinstance(value, External):
             self.solver.add(result, OPAQUE)
 
@@ -233,7 +260,7 @@ class ExpressionReader:
             if self.engine.classes.lookup(value.cls, name) is not None:
                 special_method(self.engine, value, name, use, [(None, left)], result)
         elif isinstance(value, Container) and name in ("__radd__", "__ror__", "__rmul__"):
-            self.solver.add(result, value)
+            self.solver.add(result, unordered(self.engine, value))
 
     def _comparison(self, expression: s.Cmp) -> Node:
         left = self.expression(expression.left)
@@ -383,19 +410,17 @@ def _holds_container(node: Node) -> bool:
     return any(isinstance(value, Container) for value in node.values)
 
 
+def _is_worth_telling_apart(items: list[Node]) -> bool:
+    """Whether the elements of a list display are few, and more than texts and numbers."""
+    return len(items) <= MAX_ORDERED and any(not node.fixed or is_function(node) for node in items)
+
+
 def _is_called_if_it_can_be(expression: s.Cond) -> bool:
     """``x() if callable(x) else x``: what is not called is no function."""
     match expression.test:
         case s.Call(func=s.Name(id="callable"), args=[s.Arg(value=asked)]):
             return text(asked) == text(expression.orelse)
     return False
-
-
-def key_of(index: s.Expr) -> str | int | None:
-    """The constant in a subscript, where there is one."""
-    if isinstance(index, s.Const) and isinstance(index.value, (str, int)) and not isinstance(index.value, bool):
-        return index.value
-    return None
 
 
 _EXPRESSIONS: dict[type, Any] = {

@@ -43,6 +43,7 @@ class Modules:
         self.followed: tuple[str, ...] | None = None
         self.not_followed: set[str] = set()
         self._asking: set[tuple[ModuleInfo, str]] = set()
+        self._constants: dict[tuple[ModuleInfo, str], s.Const | None] = {}
         self._refs: dict[str, ModuleRef] = {}
         self._externals: dict[str, Node] = {}
 
@@ -166,6 +167,30 @@ class Modules:
         if found is None and module is not None and "__getattr__" in module.functions:
             return self._ask(module, module.functions["__getattr__"])
         return found
+
+    def constant(self, module: ModuleInfo, name: str, depth: int = 4) -> s.Const | None:
+        """The constant that a module binds a name to, once and for all, or imports under that name."""
+        key = (module, name)
+        if key not in self._constants:
+            self._constants[key] = None  # modules may import from one another
+            self._constants[key] = self._constant(module, name, depth)
+        return self._constants[key]
+
+    def _constant(self, module: ModuleInfo, name: str, depth: int) -> s.Const | None:
+        bound: list[s.Expr | None] = []
+        for statement in module.facts.body:
+            if isinstance(statement, s.Assign) and any(
+                isinstance(t, s.Name) and t.id == name for t in statement.targets
+            ):
+                bound.append(statement.value)
+            elif isinstance(statement, (s.Import, s.ImportFrom)) and depth:
+                for as_name, target, attribute in import_bindings(self, module, statement)[0]:
+                    if as_name == name:
+                        other = self.load(target) if attribute is not None and self.is_own(target) else None
+                        bound.append(self.constant(other, attribute, depth - 1) if other and attribute else None)
+            elif name in bound_in(statement):
+                return None
+        return bound[0] if len(bound) == 1 and isinstance(bound[0], s.Const) else None
 
     def absolute(self, module: ModuleInfo, target: str, level: int) -> str:
         """The module that a ``from`` statement with ``level`` leading dots names."""
@@ -323,6 +348,18 @@ def describe(function: FunctionInfo) -> None:
     function.is_wrapper = nested and {"*", "**"} <= {p.kind for p in node.params}
     if function.owner is not None and node.name in ("__new__", "__init_subclass__", "__class_getitem__"):
         function.kind = "staticmethod" if node.name == "__new__" else "classmethod"
+
+
+def bound_in(statement: s.Stmt) -> set[str]:
+    """The names that a compound statement, a definition or an annotated or augmented assignment binds."""
+    names = {statement.name} if isinstance(statement, (s.Func, s.Class)) else set[str]()
+    targets = statement.targets if isinstance(statement, s.Assign) else []
+    if isinstance(statement, (s.AnnAssign, s.AugAssign, s.For)):
+        targets = [statement.target]
+    names |= {part.id for target in targets for part in s.descend(target) if isinstance(part, s.Name)}
+    if not isinstance(statement, (s.Func, s.Class)):
+        names |= {name for block in s.blocks(statement) for inner in block for name in bound_in(inner)}
+    return names
 
 
 def is_overload(node: s.Func) -> bool:

@@ -20,7 +20,7 @@ _DISPATCHED = frozenset(
 
 def settle(engine: Engine) -> bool:
     """Take the first fallback that gives anything new; False where none does."""
-    return any(step(engine) for step in (contradicted, quacking, _returned, _unmade, _undeclared, _interfaces))
+    return any(step(engine) for step in (contradicted, _returned, _unmade, _undeclared, quacking, _interfaces))
 
 
 def _returned(engine: Engine) -> bool:
@@ -35,8 +35,8 @@ def _returned(engine: Engine) -> bool:
         function.fell_back = True
         before = len(function.result.values)
         engine.annotate(function.result, node.returns, function.enclosing)
-        if function.getter is not None:
-            engine.annotate(function.declared_result, node.returns, function.enclosing)
+        if function in engine.getters:
+            engine.annotate(engine.getters[function][1], node.returns, function.enclosing)
         moved |= len(function.result.values) > before
     return moved
 

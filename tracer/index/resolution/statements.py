@@ -16,10 +16,11 @@ from sgltrace.index.resolution.calls import call
 from sgltrace.index.resolution.elements import enter, on_object, store_item, unpack
 from sgltrace.index.resolution.engine import Engine
 from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo, Scope
-from sgltrace.index.resolution.expressions import ExpressionReader, key_of
+from sgltrace.index.resolution.expressions import ExpressionReader
 from sgltrace.index.resolution.externals import passes_on
-from sgltrace.index.resolution.modules import describe, import_bindings, is_overload
+from sgltrace.index.resolution.modules import bound_in, describe, import_bindings, is_overload
 from sgltrace.index.resolution.narrow import narrowed
+from sgltrace.index.resolution.overwritten import key_of, overwritten
 from sgltrace.index.resolution.uses import Site, Use
 from sgltrace.index.resolution.values import EXTERNAL, Bound, Container, Decorated, FunctionRef, Node, Value, constant
 
@@ -35,7 +36,30 @@ class Reader(ExpressionReader):
 
     def block(self, body: list[s.Stmt]) -> bool:
         """Read statements; False where control does not come out at their end."""
-        return all(self._read(statement) for statement in body)
+        straight = self.scope is self.function.module.scope and body is self.function.body
+        straight = straight and not _rebinds_globals(self.function)
+        for i, statement in enumerate(body):
+            if straight:
+                self._follow_names(statement)
+            if isinstance(statement, s.Assign) and isinstance(statement.value, s.Map):
+                self._look_ahead(statement, statement.value, body[i + 1 :])
+            if not self._read(statement):
+                return False
+        return True
+
+    def _follow_names(self, statement: s.Stmt) -> None:
+        """At the top of a module, before a statement: forget what it may bind on some way only."""
+        self.is_plain = isinstance(statement, (s.Assign, s.ExprStmt))
+        if isinstance(statement, s.ImportFrom) and not self.is_plain:
+            self.latest.clear()
+        if not isinstance(statement, s.Assign):
+            for name in bound_in(statement):
+                self.latest.pop(name, None)
+
+    def _look_ahead(self, statement: s.Assign, display: s.Map, following: list[s.Stmt]) -> None:
+        match statement.targets:
+            case [s.Name(id=name)]:
+                self.overwritten.update(overwritten(display, name, following))
 
     def _read(self, statement: s.Stmt) -> bool:
         around, self.statement = self.statement, statement
@@ -119,6 +143,8 @@ class Reader(ExpressionReader):
                 self._assign_weakly(outer, name, node)
         elif scope.weak:
             self._assign_weakly(scope, name, node)
+            if self.is_plain and scope.parent is None:
+                self.latest[name] = node
         else:
             scope.names[name] = node
 
@@ -369,6 +395,14 @@ class Reader(ExpressionReader):
                 call(self.engine, Site(self.function, place, node, [(None, constant(cls.ref))], Node()))
         Reader(self.engine, self.function, cls.scope).block(statement.body)
         return True
+
+
+def _rebinds_globals(body: FunctionInfo) -> bool:
+    """Whether functions of a module may assign its names."""
+    module = body.module
+    methods = [function for cls in module.classes.values() for made in cls.functions.values() for function in made]
+    functions = [*module.functions.values(), *methods]
+    return any(isinstance(f.node, s.Func) and s.GLOBAL in bytes(f.node.body) for f in functions)
 
 
 def _wrapper(decorator: Node, value: Value) -> Value | None:

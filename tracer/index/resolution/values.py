@@ -163,10 +163,14 @@ class Container(Value):
     dict's constant key), ``whole`` all of it, ``keys`` a dict's keys.
     """
 
-    __slots__ = ("element", "items", "keys", "kind", "whole")
+    __slots__ = ("element", "followers", "items", "keys", "kind", "places", "whole")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, places: str = "own") -> None:
         self.kind = kind
+        self.places = places
+        """Where its elements stand: at their ``own`` places, at others (``moved``, of a slice) or at ``any``."""
+        self.followers: list[Callable[[Any, Node], None]] | None = None
+        """What is told of each key that becomes known."""
         self.element = Node()
         self.whole = Node()
         self.element.targets = [self.whole]
@@ -179,7 +183,17 @@ class Container(Value):
         if node is None:
             node = self.items[key] = Node()
             node.targets = [self.whole]
+            for follow in self.followers or ():
+                follow(key, node)
         return node
+
+    def follow(self, react: Callable[[Any, Node], None]) -> None:
+        """Tell of every known key and its node, now and later."""
+        if self.followers is None:
+            self.followers = []
+        self.followers.append(react)
+        for key, node in list(self.items.items()):
+            react(key, node)
 
     def __repr__(self) -> str:
         return f"<{self.kind} of {self.whole.values!r}>"
