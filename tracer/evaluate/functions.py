@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import types
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,14 @@ class Annotation:
         return ast.unparse(self.node)
 
 
-class Opaque:
+class _OpaqueMeta(abc.ABCMeta):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Unknown(f"{cls.__name__}.{name}")
+
+
+class Opaque(metaclass=_OpaqueMeta):
     """Stands for a base class outside the source, and for instances that are not looked into."""
 
     def __init__(self, *_: Any, **__: Any) -> None:

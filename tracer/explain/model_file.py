@@ -29,7 +29,7 @@ class ModelFile(Partial):
 
     def to_dict(self) -> dict[str, Any]:
         """The file's contents."""
-        return dict(self._values)
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
 
     def get_text_config(self, *_: Any, **__: Any) -> Any:
         """The part that describes the language model."""
@@ -77,8 +77,28 @@ def read_model_file(path: Path) -> dict[str, Any]:
 def library_facts(values: dict[str, Any]) -> dict[str, Any]:
     """What calls into the model library return, by the names of the calls."""
     made = ModelFile(values)
+
+    class PretrainedConfig(ModelFile):
+        """The base of configs that the source defines itself: what the file says goes through their own code."""
+
+        def __init__(self, **keywords: Any) -> None:
+            super().__init__(keywords)
+
+        @classmethod
+        def from_pretrained(cls, *_: Any, **__: Any) -> Any:
+            return cls(**values)
+
+        @classmethod
+        def from_dict(cls, given: dict[str, Any], **_: Any) -> Any:
+            return cls(**given)
+
+        @staticmethod
+        def get_config_dict(*_: Any, **__: Any) -> Any:
+            return dict(values), {}
+
     return {
+        "transformers.PretrainedConfig": PretrainedConfig,
+        "transformers.configuration_utils.PretrainedConfig": PretrainedConfig,
         "transformers.AutoConfig.from_pretrained": lambda *_, **__: made,
-        "transformers.PretrainedConfig.get_config_dict": lambda *_, **__: (dict(values), {}),
         "transformers.GenerationConfig.from_pretrained": lambda *_, **__: Unknown("generation config"),
     }
