@@ -98,6 +98,8 @@ class Probe:
         self._threads: dict[int, ThreadState] = {}
         self._links: dict[int, tuple[int, int, bool]] = {}
         self._step_ns = 0
+        self._check_at = 0
+        self._kind: tuple[str, int] = "", -1
         self._step_thread: ThreadState | None = None
         self._steps = [0, 0, 0, 0]  # by level
         self._measured = [0, 0, 0, 0]
@@ -243,7 +245,12 @@ class Probe:
         mode = read_attribute(batch, "forward_mode")
         name = str(getattr(mode, "_name_", ""))
         self.recorder.step_begun(now, size, name)
-        self.step_begins(self.last_step, mode, size, self.spent())
+        kind, pace = (name, size), self.pace
+        news = kind != self._kind and (self.attentive or not pace.settled(kind))
+        self._kind = kind
+        if news or self.last_step < pace.full_until or self.last_step >= self._check_at:
+            self.step_begins(self.last_step, mode, size, self.spent())
+            self._check_at = min(self.call_at, self.last_step + pace.check_in)
         self._set_level(self.pace.level(self.last_step))
         self._steps[self.level] += 1
         self._measured[self.level] += 1
