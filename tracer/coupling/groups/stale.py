@@ -18,7 +18,9 @@ def points(scene: Scene) -> Iterator[Draft]:
     groups: dict[tuple[str, str, bool], list[Stale]] = defaultdict(list)
     for found in scene.answers.stale:
         verified = found.carried and all(scene.verifies(a.function) for a in found.writes if _in_step(scene, a))
-        groups[kind_of(scene, found.uses), found.uses.cls.name, verified].append(found)
+        figures = not found.carried and not found.asserted and _counter(found) and found.uses.role == "request"
+        kind = "metrics" if figures else kind_of(scene, found.uses)
+        groups[kind, found.uses.cls.name, verified].append(found)
     for (kind, cls, verified), members in sorted(groups.items()):
         yield _point(scene, kind, cls, verified, members)
 
