@@ -12,6 +12,7 @@ from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.offstep.questions import expressions_in
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access, FieldUses
+from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.model import ContractField, Tensor
 
 REQUIRED, OPTIONAL, UNSET, UNTOUCHED = "required", "optional", "must stay unset", "untouched"
@@ -134,11 +135,9 @@ class Rows:
                             out |= self._behind(function, part.value.id)
         return out
 
-    def _behind(self, function: object, name: str) -> set[str]:
+    def _behind(self, function: FunctionInfo, name: str) -> set[str]:
         """The fields of a result that a local name is made of."""
-        from sgltrace.coupling.offstep.lookup import _definitions
-
-        found = _definitions(function).get(name, [])  # type: ignore[arg-type]
+        found = self.q.steps.sites.definitions(function).get(name, [])
         return {
             access.field
             for value in found

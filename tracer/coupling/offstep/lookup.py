@@ -43,11 +43,20 @@ class Sites:
                 self.targets[id(expression)].append((caller, callee, kind))
                 if isinstance(expression, s.Call):
                     self.callers[callee].append((caller, expression))
+        self._definitions: dict[FunctionInfo, dict[str, list[s.Expr | None]]] = {}
         self._members: dict[ClassInfo, frozenset[str]] = {}
 
     def called(self, expression: s.Expr, function: FunctionInfo) -> list[tuple[FunctionInfo, str]]:
         """The functions that an expression of a function calls, with the kinds of the edges."""
         return [(callee, kind) for caller, callee, kind in self.targets.get(id(expression), ()) if caller is function]
+
+    def definitions(self, function: FunctionInfo) -> dict[str, list[s.Expr | None]]:
+        """What a function assigns to each of its names; None for what has no expression of its own."""
+        found = self._definitions.get(function)
+        if found is None:
+            found = self._definitions[function] = {}
+            _define(function.body, found)
+        return found
 
     def members(self, cls: ClassInfo) -> frozenset[str]:
         """The members of an enum."""
@@ -345,7 +354,7 @@ class Apart(Interpreter):
         if any(p.name == name for p in self.function.parameters):
             value = self.lookup.parameter(self.function, name, self.depth)
         else:
-            found = _definitions(self.function).get(name, [])
+            found = self.lookup.sites.definitions(self.function).get(name, [])
             value = self.ev(found[0]) if len(found) == 1 and found[0] is not None else None
         self.env = {**self.env, name: value}
         return value
@@ -355,12 +364,6 @@ class Apart(Interpreter):
 
     def _strike(self, node: s.Expr, line: int, exception: str, facts: frozenset) -> None:  # type: ignore[type-arg]
         """Nothing runs here."""
-
-
-def _definitions(function: FunctionInfo) -> dict[str, list[s.Expr | None]]:
-    found: dict[str, list[s.Expr | None]] = {}
-    _define(function.body, found)
-    return found
 
 
 def _define(body: list[s.Stmt], out: dict[str, list[s.Expr | None]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -143,6 +145,31 @@ class Steps:
         own = {f for f in self.program.functions.values() if f.owner in order and not f.is_property}
         return dict.fromkeys(parts.all_entries | own, ())
 
+    @cached_property
+    def _telling(self) -> frozenset[FunctionInfo]:
+        """Functions that touch what a step carries, refuse, or lead to one that does: the others tell nothing of it."""
+        words = self.words.spec
+        asked = words.widths | words.algorithm_fields
+        found = set(self.parts.own) | set(self.parts.all_entries)
+        for function, accesses in self.flow.by_function.items():
+            if any(a.field in asked or self.flow.role(a.cls) != "server_args" for a in accesses):
+                found.add(function)
+        enums = {self.parts.algorithm, self.parts.mode}
+        for function in self.program.functions.values():
+            for test in _refusals(function.body):
+                if any(enums & set(self.program.classes_of(part, function)) for part in s.descend(test)):
+                    found.add(function)
+        callers: dict[FunctionInfo, set[FunctionInfo]] = defaultdict(set)
+        for caller, called in self.sites.out.items():
+            for callee, _, _ in called:
+                callers[callee].add(caller)
+        todo = list(found)
+        while todo:
+            for caller in callers[todo.pop()] - found:
+                found.add(caller)
+                todo.append(caller)
+        return frozenset(found)
+
     def _mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
         return tuple(self.program.engine.classes.mro(cls))
 
@@ -151,7 +178,7 @@ class Steps:
         spec = name != "plain"
         made = Scenario(f"{name} {path}", platform=self.words.platform)
         steps = self.program.phases.of
-        made.within = frozenset(steps[path if spec else "any"]["every step"])
+        made.within = frozenset(steps[path if spec else "any"]["every step"]) & self._telling
         if parts.algorithm is not None:
             why = [Fact(PROCESS, parts.algorithm.name)]
             if spec:
@@ -295,3 +322,14 @@ class Steps:
             if key not in made_of and not own:
                 return True
         return False
+
+
+def _refusals(body: Sequence[s.Stmt]) -> Iterator[s.Expr]:
+    """The conditions under which statements raise or fail."""
+    for statement in body:
+        if isinstance(statement, s.Assert) or (
+            isinstance(statement, s.If) and any(isinstance(x, s.Raise) for x in (*statement.body, *statement.orelse))
+        ):
+            yield statement.test
+        for inner in s.blocks(statement):
+            yield from _refusals(inner)

@@ -67,6 +67,7 @@ def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
     """Fields of lasting objects of whose few writes one is made of a width, itself or of such a field."""
     names = set(q.steps.words.spec.widths)
     out: dict[tuple[ClassInfo, str], list[Access]] = {}
+    apart = _of_the_draft(q)
     for _ in range(3):
         before = len(out)
         for uses in q.flow:
@@ -76,7 +77,7 @@ def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
             if uses.cls in q.parts.state_classes or uses.cls in q.parts.results:
                 continue
             made = [a for a in uses.writes if a.value is not None and a.kind in ("assign", "constructor", "copy")]
-            if _is_drafts(q, uses.cls):
+            if uses.cls in apart:
                 continue
             wide = [a for a in made if _is_width(q, a, names, out)]
             if wide and not any(q.on.runs(a) for a in wide):
@@ -86,16 +87,17 @@ def _width_fields(q: Questions) -> dict[tuple[ClassInfo, str], list[Access]]:
     return out
 
 
-def _is_drafts(q: Questions, cls: ClassInfo) -> bool:
-    """Whether only speculation makes objects of a class: the draft's own graphs and backends."""
-    makers = {
-        f.owner
-        for f, made in q.program.engine.constructed.items()
-        for c, _ in made
-        if c is cls or cls in q.program.engine.classes.mro(c)
-    }
+def _of_the_draft(q: Questions) -> frozenset[ClassInfo]:
+    """The classes of which only speculation makes objects: the draft's own graphs and backends."""
+    makers: dict[ClassInfo, set[ClassInfo | None]] = defaultdict(set)
+    for function, made in q.program.engine.constructed.items():
+        for cls, _ in made:
+            for base in q.program.engine.classes.mro(cls):
+                makers[base].add(function.owner)
     speculative = {"spec_worker", "draft_worker"}
-    return bool(makers) and all(m is not None and q.flow.role(m) in speculative for m in makers)
+    return frozenset(
+        cls for cls, owners in makers.items() if all(o is not None and q.flow.role(o) in speculative for o in owners)
+    )
 
 
 def _is_width(q: Questions, access: Access, names: set[str], known: dict[tuple[ClassInfo, str], list[Access]]) -> bool:
