@@ -81,7 +81,7 @@ class Run:
         lost = frozenset(name for name, v in params.items() if v is not None and v.is_none and v.why)
         if not lost or depth > PROBED or (function, lost) in self._probed:
             return
-        if function in scenario.stops or function in scenario.avoid or function not in scenario.within:
+        if function in scenario.stops or function in scenario.avoid or function not in scenario.reachable:
             return
         self._probed[function, lost] = None
         reading = Interpreter(self.lookup, function, params).run()

@@ -29,5 +29,7 @@ class Scenario:
     """What functions answer that ask for the platform, by their names."""
     within: frozenset[FunctionInfo] = frozenset()
     """Only these functions are entered."""
+    reachable: frozenset[FunctionInfo] = frozenset()
+    """Into these a None that the scenario gives is followed."""
     avoid: frozenset[FunctionInfo] = frozenset()
     """These are never entered, though called: other stages, other workers."""

@@ -178,7 +178,8 @@ class Steps:
         spec = name != "plain"
         made = Scenario(f"{name} {path}", platform=self.words.platform)
         steps = self.program.phases.of
-        made.within = frozenset(steps[path if spec else "any"]["every step"]) & self._telling
+        made.reachable = frozenset(steps[path if spec else "any"]["every step"])
+        made.within = made.reachable & self._telling
         if parts.algorithm is not None:
             why = [Fact(PROCESS, parts.algorithm.name)]
             if spec:
