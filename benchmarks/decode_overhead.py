@@ -1,6 +1,6 @@
 """What the probe costs a decoding engine: step time without it over step time with it, in one engine.
 
-    python benchmarks/decode_overhead.py EAGLE3,2,1,3,v2 MODELS [--tokens 2400] [--times 3]
+    python benchmarks/decode_overhead.py EAGLE3,2,1,3,v2 MODELS [--tokens 2400] [--times 3] [--control]
     PYTHONPATH=fixtures/toysgl python benchmarks/decode_overhead.py toy
 
 MODE is `base` or ALGORITHM,STEPS,TOPK,DRAFT_TOKENS,PATH; MODELS the folder with `target` and `eagle3`, as in
@@ -9,8 +9,8 @@ MODE is `base` or ALGORITHM,STEPS,TOPK,DRAFT_TOKENS,PATH; MODELS the folder with
 The throughput of one engine varies by several percent from second to second, and two engines differ by more; so every
 wrapper is taken off the running scheduler and put back again, in turns of a quarter second, and each turn is held
 against the mean of the two beside it. Printed: that ratio's mean, its standard error, and the mean of each fifth of the
-run. Whether greedy output stays the same is looked at, too. What was seen on an H200 is in
-`docs/recording.md`.
+run. With --control the wrappers stay off in every turn, so that the ratio shows what the method itself sees. Whether
+greedy output stays the same is looked at, too. What was seen on an H200 is in `docs/recording.md`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ TURN = 0.25
 """Seconds."""
 FOLDER = "DECODE_OVERHEAD_DIR"
 STEP = "Scheduler.run_batch"
+CONTROL = "control"
+"""The file that keeps the wrappers off."""
+BLOCKS = 20
 
 
 def toggle() -> None:
@@ -66,9 +69,10 @@ def toggle() -> None:
         held.append((owner, name, stored, wrapped))
 
     def switch() -> None:
+        put = on and not (folder / CONTROL).exists()
         for owner, name, stored, wrapped in held:
-            setattr(owner, name, wrapped if on else stored)
-        swap = {id(old if on else new): new if on else old for _, _, old, new in held}
+            setattr(owner, name, wrapped if put else stored)
+        swap = {id(old if put else new): new if put else old for _, _, old, new in held}
         for name, module in list(sys.modules.items()):
             if name.startswith("sglang") and module is not None:
                 for key, value in list(vars(module).items()):
@@ -93,7 +97,8 @@ def toggle() -> None:
 
 def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
     """Each turn against the two beside it. A gap of a tenth of a second is no step; one of three usual steps counts as
-    three, so that a hiccup of the machine does not decide."""
+    three, so that a hiccup of the machine does not decide. Ratios beside one another share turns: the error comes from
+    blocks of them. Raises ``SystemExit`` if there are too few turns of enough steps."""
     gaps = [[b - a for a, b in itertools.pairwise(steps) if b - a < 0.1] for _, _, steps in turns]
     usual = statistics.median(gap for inside in gaps for gap in inside)
     means = [statistics.fmean(min(gap, 3 * usual) for gap in inside) if len(inside) > 15 else None for inside in gaps]
@@ -102,12 +107,15 @@ def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
         if before and here and after:
             beside = (before + after) / 2
             found.append(beside / here if on else here / beside)
-    fifth = len(found) // 5
+    fifth, size = len(found) // 5, len(found) // BLOCKS
+    if not size:
+        raise SystemExit(f"{len(found)} turns with more than 15 steps; {BLOCKS} are needed: decode for longer")
+    blocks = [statistics.fmean(found[at * size : (at + 1) * size]) for at in range(BLOCKS)]
     return {
         "step_ms": round(usual * 1e3, 3),
         "turns": len(found),
         "ratio": round(statistics.fmean(found), 4),
-        "error": round(statistics.stdev(found) / len(found) ** 0.5, 4),
+        "error": round(statistics.stdev(blocks) / BLOCKS**0.5, 4),
         "fifths": [round(statistics.fmean(found[at * fifth : (at + 1) * fifth]), 4) for at in range(5)],
         "wrappers": max(held for _, held, _ in turns),
     }
@@ -142,6 +150,7 @@ def main() -> None:
     parser.add_argument("models", nargs="?", default="")
     parser.add_argument("--tokens", type=int, default=2400)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--control", action="store_true", help="keep the wrappers off in every turn")
     parser.add_argument("--decode", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.decode:
@@ -152,6 +161,8 @@ def main() -> None:
         (folder / "sitecustomize.py").write_text(
             f"import sys\nsys.path.insert(0, {str(here.parent)!r})\nimport decode_overhead\ndecode_overhead.toggle()\n"
         )
+        if given.control:
+            (folder / CONTROL).touch()
         if given.mode == "toy":
             command = ["-m", "toysgl", "--path", "v2", "--batch", "8", "--steps", "4000"]
             (folder / "go").touch()
