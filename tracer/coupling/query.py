@@ -64,18 +64,6 @@ def plain_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
     ]
 
 
-def shared_writes(universe: Universe, names: Iterable[str]) -> list[Access]:
-    """Writes of a step that both make."""
-    return [
-        a
-        for a in universe.written(names)
-        if a.regime is None
-        and universe.fn(a).side in (SCHEDULER, TARGET)
-        and universe.fn(a).per_step
-        and not is_reset(a)
-    ]
-
-
 def step_reads(
     universe: Universe, names: Iterable[str], sides: Iterable[str] = (SCHEDULER, TARGET, WORKER)
 ) -> list[Access]:

@@ -194,13 +194,6 @@ class Universe:
                             self._by_role[found].append(access)
         return self._by_role.get(role, [])
 
-    def methods_of(self, *roles: str) -> frozenset[str]:
-        """The names of the methods of the roles' classes."""
-        key = ("methods", *sorted(roles))
-        if key not in self._matches:
-            self._matches[key] = frozenset(fn.name for fn in self.fns.values() if self.role(fn.cls) in roles)
-        return self._matches[key]
-
     def of_class(self, kind: str, key: str = "classes") -> list[Fn]:
         """The methods of the classes that a kind's table names (patterns), subclasses included."""
         ids = self._matches.get(("class", kind, key))

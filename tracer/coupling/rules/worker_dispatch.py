@@ -170,14 +170,6 @@ def _names(call: Call) -> set[str]:
     return {a.value.id for a in call.node.args if isinstance(a.value, s.Name)}
 
 
-def _given_otherwise(universe: Universe, given: list[Call], branch: Branch) -> list[Call]:
-    """Calls that run a batch on either side of a condition, and are handed differently named batches."""
-    given = [c for c in given if _runs_batch(universe, c)]
-    sides = [[c for c in given if low <= c.line <= high] for low, high in (branch.body, branch.orelse)]
-    names = [{name for c in side for name in _names(c)} for side in sides]
-    return [*sides[0], *sides[1]] if all(names) and not names[0] & names[1] else []
-
-
 def _assigned(universe: Universe, fn: Fn, branch: Branch) -> dict[str, set[bool]]:
     """Local names that the sides of a condition bind; what is bound before it counts for a side that is not there."""
     out: dict[str, set[bool]] = {}
