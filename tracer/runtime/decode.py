@@ -6,6 +6,7 @@ decides on an allocation beyond the file's own size.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -22,6 +23,7 @@ from .observations import Value
 from .probe import wire
 from .signatures import Signature
 
+READ = 16 << 20  # a segment is a sixteenth of that at most; a larger file is one that somebody joined
 MAX_FILE = 1 << 30  # of one segment; what lies beyond is counted as lost
 _CHUNK = 1 << 16
 _PHASES = len(wire.PHASE_NAMES)
@@ -131,6 +133,22 @@ class Loss(msgspec.Struct):
         return bool(self.bytes or self.gaps or self.undefined or self.missing_segments or self.unusable_files)
 
 
+Memory = mmap.mmap | bytes
+
+
+@contextlib.contextmanager
+def _held(file: BinaryIO, size: int) -> Iterator[Memory]:
+    """A file's bytes: read where it is no larger than what a recorder writes, mapped where it is.
+
+    A process that ends gives back the unused rest of its segment. Who had it mapped would die of that (SIGBUS).
+    """
+    if size <= READ:
+        yield file.read(size)
+    else:
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as memory:
+            yield memory
+
+
 def read_head(path: Path) -> Head:
     """The head of a process. Raises ``ValueError`` if it is none, ``OSError`` if it cannot be read."""
     with open_regular(path) as file:
@@ -171,7 +189,8 @@ def read_segment(
             return
         usable = min(size, MAX_FILE)
         loss.bytes += size - usable
-        with mmap.mmap(file.fileno(), usable, access=mmap.ACCESS_READ) as memory:
+        with _held(file, usable) as memory:
+            usable = len(memory)
             declared = _declared_size(memory, path, loss)
             if declared is not None and declared > size:
                 loss.gaps += 1
@@ -185,7 +204,8 @@ def complete_end(path: Path, loss: Loss) -> int | None:
         size = os.fstat(file.fileno()).st_size
         if not wire.SEGMENT_SIZE <= size <= MAX_FILE:
             return None
-        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as memory:
+        with _held(file, size) as memory:
+            size = len(memory)
             if memory[: len(wire.SEGMENT_MAGIC)] != wire.SEGMENT_MAGIC:
                 return None
             offset = wire.SEGMENT_SIZE
@@ -197,7 +217,7 @@ def complete_end(path: Path, loss: Loss) -> int | None:
     return None
 
 
-def _declared_size(memory: mmap.mmap, path: Path, loss: Loss) -> int | None:
+def _declared_size(memory: Memory, path: Path, loss: Loss) -> int | None:
     if len(memory) < wire.SEGMENT.size:
         return None
     if not any(memory[: wire.SEGMENT_SIZE]):
@@ -211,7 +231,7 @@ def _declared_size(memory: mmap.mmap, path: Path, loss: Loss) -> int | None:
 
 
 def _records(
-    memory: mmap.mmap,
+    memory: Memory,
     size: int,
     loss: Loss,
     sites: Container[int] | None,
@@ -260,7 +280,7 @@ def _records(
         offset += length
 
 
-def _complete_length(memory: mmap.mmap, offset: int, size: int) -> int:
+def _complete_length(memory: Memory, offset: int, size: int) -> int:
     """The length of the complete record at ``offset``; 0 if there is none."""
     commit, length = wire.RECORD.unpack_from(memory, offset)[:2]
     if commit == 0 or length < wire.RECORD_SIZE or length % 8 or offset + length > size:
@@ -271,7 +291,7 @@ def _complete_length(memory: mmap.mmap, offset: int, size: int) -> int:
     return length if (crc32(body) or 1) == commit else 0
 
 
-def _resume(memory: mmap.mmap, offset: int, size: int, effort: int) -> tuple[int, int]:
+def _resume(memory: Memory, offset: int, size: int, effort: int) -> tuple[int, int]:
     """Where the next complete record begins, ``size`` if there is none, and the effort that is left."""
     while offset + wire.RECORD_SIZE <= size:
         if offset % _CHUNK == 0:
@@ -290,7 +310,7 @@ def _resume(memory: mmap.mmap, offset: int, size: int, effort: int) -> tuple[int
     return size, effort
 
 
-def _count_gap(memory: mmap.mmap, offset: int, found: int, size: int, loss: Loss) -> None:
+def _count_gap(memory: Memory, offset: int, found: int, size: int, loss: Loss) -> None:
     """Count what lies between two complete records; the unused rest of a segment is zero and no loss."""
     lost = 0
     first = memory[offset : min(offset + 8, size)]
