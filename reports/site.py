@@ -41,6 +41,7 @@ def environment() -> jinja2.Environment:
         page_json=page_json,
         breakable=breakable,
         numbered=numbered,
+        prose=prose,
     )
     made.globals["ARROW"] = Markup('<span class="arrow" aria-hidden="true">→</span>')
     made.globals["ROOT"] = Markup(ROOT)
@@ -51,6 +52,17 @@ def environment() -> jinja2.Environment:
 def breakable(name: str) -> Markup:
     """A dotted name that may wrap after its dots."""
     return Markup(escape(visible(name)).replace(".", Markup(".<wbr>")))
+
+
+def prose(text: str) -> Markup:
+    """A sentence in which what stands in backticks is code. A backtick without its fellow stands for itself."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        parts[-2:] = ["`".join(parts[-2:])]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(visible(part)) if number % 2 else escape(visible(part))
+        for number, part in enumerate(parts)
+    )
 
 
 def numbered(excerpt: Excerpt, anchors: bool = True) -> Markup:

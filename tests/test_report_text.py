@@ -14,7 +14,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String
 from sample_index import FILES
 
 from sgltrace.reports import graph, highlight, layout, links, source, text
-from sgltrace.reports.site import page_json
+from sgltrace.reports.site import page_json, prose
 
 
 @pytest.mark.parametrize(
@@ -144,3 +144,17 @@ def test_the_layout_has_every_function_once_and_no_card_over_another():
         assert ax >= 0 and bx <= made.width and by <= made.height
         for cx, cy, dx, dy in boxes[at + 1 :]:
             assert bx <= cx or dx <= ax or by <= cy or dy <= ay
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("set `a.b` first", "set <code>a.b</code> first"),
+        ("`<b>` & more", "<code>&lt;b&gt;</code> &amp; more"),
+        ("a ` alone", "a ` alone"),
+        ("`a` and ` alone", "<code>a</code> and ` alone"),
+        ("", ""),
+    ],
+)
+def test_backticks_are_code(text, made):
+    assert str(prose(text)) == made

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sgltrace.coupling.groups.draft import Spot, _places
-from sgltrace.coupling.groups.scene import Scene, names, read, shown, write
+from sgltrace.coupling.groups.scene import Scene, names, read, said, shown, write
 from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.offstep.questions import expressions_in
@@ -68,13 +68,13 @@ class Rows:
                 if asked:
                     self._add(
                         uses, REQUIRED, "as the last step with speculation left it",
-                        f"{names(x.function for x in asked)} uses it without asking", writers,
+                        f"{said((x.function for x in asked), 'uses')} it without asking", writers,
                         [Spot(x.function, x.line, f"uses {name}") for x in asked],
                     )  # fmt: skip
                 elif taken and cls is not q.parts.scheduler_batch:
                     self._add(
                         uses, UNSET, "None on what the target runs",
-                        f"{names(t.function for t in taken)} takes a draft's way where it is set", writers,
+                        f"{said((t.function for t in taken), 'takes')} a draft's way where it is set", writers,
                         [Spot(t.function, t.line, f"decides by {shown(t.test)}") for t in taken],
                     )  # fmt: skip
 
@@ -112,9 +112,9 @@ class Rows:
                 value = self._made(uses)
             strikes = [Spot(x.function, x.line, f"raises {x.exception}") for x in found.strikes]
             why = (
-                f"{names(x.function for x in found.strikes)} raises where it is unset"
+                f"{said((x.function for x in found.strikes), 'raises')} where it is unset"
                 if strikes
-                else (f"{names(r.function for r in found.strided)} cuts it into rows")
+                else (f"{said((r.function for r in found.strided), 'cuts')} it into rows")
             )
             self._add(
                 uses, REQUIRED, value, why, writers, strikes or spots,
@@ -196,7 +196,7 @@ class Rows:
             uses = q.flow.fields[accesses[0].cls, accesses[0].field]
             if uses.role in ("scheduler_batch", "request"):
                 self._add(
-                    uses, UNTOUCHED, f"leave alone: {names(a.function for a in accesses)} sets it beforehand",
+                    uses, UNTOUCHED, f"leave alone: {said((a.function for a in accesses), 'sets')} it beforehand",
                     "the path's own writer runs in an off step, too", [write(a) for a in accesses],
                     [read(a) for a in uses.reads if q.attached.runs(a)],
                 )  # fmt: skip
@@ -216,7 +216,7 @@ class Rows:
             else:
                 value = f"what {names([in_step[0].function])} sets, for one token: {shown(in_step[0].value)}"
             self._add(
-                stale.uses, REQUIRED, value, f"only {names(a.function for a in in_step)} sets it in a decode step",
+                stale.uses, REQUIRED, value, f"only {said((a.function for a in in_step), 'sets')} it in a decode step",
                 [write(a) for a in in_step], [read(a) for a in stale.reads],
             )  # fmt: skip
 

@@ -115,10 +115,21 @@ def merged(drafts: list[Draft]) -> list[Draft]:
         known.consumers = interleaved(known.consumers, draft.consumers)
         known.verdicts |= draft.verdicts
         known.fields += draft.fields
-        known.why += draft.why
-        known.refactor += draft.refactor
+        known.why = _told(known.why, draft.why)
+        known.refactor = _told(known.refactor, draft.refactor)
         known.weight = max(known.weight, draft.weight)
     return list(out.values())
+
+
+def _told(first: list[str], second: list[str]) -> list[str]:
+    """The sentences of v1 and v2: what holds on both is said once, the rest with its path."""
+    shared = [sentence for sentence in first if sentence in second]
+    out = list(shared)
+    for path, sentences in zip(PATHS, (first, second), strict=True):
+        own = [sentence for sentence in sentences if sentence not in shared]
+        if own:
+            out += [f"On {path}: {own[0]}", *own[1:]]
+    return out
 
 
 def interleaved(left: list[Spot], right: list[Spot]) -> list[Spot]:
