@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from sgltrace.coupling.offstep.domain import MOST, OBJECT, PATH, Val, boolean, const, join, member
@@ -59,17 +59,41 @@ class Sites:
         return found
 
     def members(self, cls: ClassInfo) -> frozenset[str]:
-        """The members of an enum."""
+        """The members of an enum; of a class that registers them while it runs, those that its methods ask for."""
         found = self._members.get(cls)
         if found is None:
-            found = self._members[cls] = frozenset(
+            found = frozenset(
                 target.id
                 for statement in cls.node.body
                 if isinstance(statement, s.Assign)
                 for target in statement.targets
-                if isinstance(target, s.Name)
+                if isinstance(target, s.Name) and not target.id.startswith("_")
             )
+            if not cls.is_enum and not found:
+                found = frozenset(_asked_for(cls))
+            self._members[cls] = found
         return found
+
+
+def _asked_for(cls: ClassInfo) -> Iterator[str]:
+    for functions in cls.functions.values():
+        for function in functions:
+            for statement in function.body:
+                value = statement.value if isinstance(statement, s.Return) else None
+                for part in s.descend(value) if value is not None else ():
+                    if isinstance(part, s.Attr) and isinstance(part.value, s.Name) and part.value.id == cls.name:
+                        yield part.attr
+                flag = _flag(statement)
+                if flag is not None:
+                    yield flag
+
+
+def _flag(statement: s.Stmt) -> str | None:
+    """``X`` of ``return self.has("X")``: a method that asks whether its object is the member of that name."""
+    match statement:
+        case s.Return(value=s.Call(func=s.Attr(value=s.Name(id="self")), args=[s.Arg(value=s.Const(value=str(flag)))])):
+            return flag
+    return None
 
 
 class Lookup:
@@ -185,6 +209,11 @@ class Lookup:
         return self._applied[key][0]
 
     def _run(self, function: FunctionInfo, receiver: Val | None, args: Args, depth: int) -> Val | None:
+        if receiver is not None and len(receiver.atoms) == 1 and function.body and not args:
+            ((kind, value),) = receiver.atoms
+            flag = _flag(function.body[-1])
+            if kind == "m" and flag is not None:
+                return boolean(value[1] == flag, receiver.why)
         params = bind(function, args, receiver, takes_self(function))
         return Interpreter(self, function, params, depth + 1).run().returned
 
