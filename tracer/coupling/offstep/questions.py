@@ -456,6 +456,8 @@ class Questions:
         for access in _values(uses):
             in_scheduler = self.on.scheduler.runs(access) or self.attached.scheduler.runs(access)
             before = first is not None and self.order.of(access) < first
+            if uses.cls in self.parts.state_classes and access.function not in self.parts.own:
+                before = False  # shared code takes whatever state the step at hand has made
             if (in_scheduler and access.function not in writers) or (self.on.worker.runs(access) and before):
                 out.append(access)
         return out
