@@ -57,6 +57,11 @@ class Vocabulary:
     platform: dict[str, bool | int] = field(default_factory=dict)
     """What functions answer that ask for the platform or the number of processes."""
 
+    decode: str = "DECODE"
+    """The forward mode of a decode step."""
+    fixed: dict[str, bool] = field(default_factory=dict)
+    """What a server of a language model is, whatever its arguments."""
+
     def names(self, kind: str, key: str) -> frozenset[str]:
         """A list of names of a kind's table; empty where the table has none."""
         return frozenset(self.coupling.get(kind, {}).get(key, ()))
@@ -72,6 +77,8 @@ def from_table(table: dict[str, Any]) -> Vocabulary:
         {role: frozenset(entry["classes"]) for role, entry in table.get("tracked", {}).items()},
         frozenset(role for role, entry in table.get("tracked", {}).items() if entry.get("carries") == "process"),
         {name: value for name, value in table.get("shapes", {}).get("platform", {}).items() if isinstance(value, bool)},
+        table.get("shapes", {}).get("step", {}).get("decode", "DECODE"),
+        {name: value for name, value in table.get("shapes", {}).get("fixed", {}).items() if isinstance(value, bool)},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, component, interleaved
+from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot, component, interleaved
 from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug, write
 from sgltrace.coupling.offstep.domain import BATCH
 from sgltrace.coupling.offstep.questions import Taken
@@ -78,6 +78,3 @@ def _sources(scene: Scene, members: list[Taken]) -> list[Spot]:
         for a in q.flow.fields[key].writes
         if a.function in q.parts.own and q.on.worker.runs(a)
     ]
-
-
-__all__ = ["SOFT", "points"]

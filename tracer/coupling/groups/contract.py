@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from sgltrace.coupling.groups.draft import Spot, _places
+from sgltrace.coupling.groups.draft import Spot, places
 from sgltrace.coupling.groups.scene import Scene, names, read, said, shown, write
 from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.coupling.offstep.order import NEVER
@@ -50,7 +50,7 @@ class Rows:
         shape, dtype = self.shapes.of(uses, rows)
         self.rows[uses.name] = ContractField(
             path=self.scene.path, field=uses.name, shape=shape, dtype=dtype, stride=stride, requirement=requirement,
-            off_step_value=value, writers=_places(writers), readers=_places(readers), why=why,
+            off_step_value=value, writers=places(writers), readers=places(readers), why=why,
         )  # fmt: skip
 
     # --- the draft's state on the batch ---

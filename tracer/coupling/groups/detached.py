@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
 from sgltrace.coupling.groups.waits import waits_for
-from sgltrace.coupling.offstep.questions import Detached
+from sgltrace.coupling.offstep.questions import Detached, expressions_in
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
 
@@ -115,8 +115,6 @@ def _below(scene: Scene, functions: list[FunctionInfo]) -> list[FunctionInfo]:
 
 
 def _calls(body: list[s.Stmt]) -> Iterator[s.Call]:
-    from sgltrace.coupling.offstep.questions import expressions_in
-
     for node in expressions_in(body):
         if isinstance(node, s.Call):
             yield node
@@ -133,7 +131,6 @@ def _bounds(function: FunctionInfo) -> bool:
 
 def _subtracts(scene: Scene, function: FunctionInfo) -> bool:
     """Whether a function takes a request's own amount from another."""
-    from sgltrace.coupling.offstep.questions import expressions_in
 
     def own(node: s.Expr) -> bool:
         return any(

@@ -68,8 +68,8 @@ class Draft:
             designs=sorted({v.design for v in verdicts if v.severity != NONE}),
             binding_time=self.binding_time,
             condition=self.condition,
-            producers=_places(self.producers),
-            consumers=_places(self.consumers),
+            producers=places(self.producers),
+            consumers=places(self.consumers),
             formula=self.formula,
             why_it_blocks=" ".join(dict.fromkeys(self.why)),
             refactor=" ".join(dict.fromkeys(self.refactor)),
@@ -88,7 +88,7 @@ def component(function: FunctionInfo) -> str:
     return roles().component(function.module.name, None if outer.owner is None else outer.owner.name)
 
 
-def _places(spots: Iterable[Spot]) -> list[Place]:
+def places(spots: Iterable[Spot]) -> list[Place]:
     """One place a line; the first line of each function before further ones."""
     seen: dict[tuple[str, int], Place] = {}
     turns: dict[str, int] = {}

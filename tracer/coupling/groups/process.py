@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot
+from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, merged
 from sgltrace.coupling.groups.scene import Scene, name, shown, slug
 from sgltrace.coupling.offstep.domain import PROCESS
 from sgltrace.coupling.offstep.questions import Taken
@@ -17,8 +17,6 @@ from sgltrace.model import CouplingPoint
 
 def decisions(scenes: list[Scene], points: list[CouplingPoint]) -> list[Draft]:
     """One point for each function that decides, where no point stands in it."""
-    from sgltrace.coupling.groups.draft import merged
-
     named = {place.function for point in points for place in (*point.producers, *point.consumers)}
     return merged([draft for scene in scenes for draft in _of(scene, named)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,8 +66,6 @@ def negated(condition: str) -> str:
 
 def slug(*parts: str) -> str:
     """An id's part: words of letters and digits, joined by hyphens."""
-    import re
-
     return "-".join(re.findall(r"[a-z0-9]+", "-".join(parts).lower()))
 
 

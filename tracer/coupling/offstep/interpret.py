@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sgltrace.coupling.offstep.domain import FALSE, OBJECT, TRUE, Fact, Val, boolean, const, join
+from sgltrace.coupling.offstep.domain import OBJECT, Fact, Val, boolean, const, join
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
 
@@ -576,5 +576,3 @@ Interpreter.expressions = {
     s.Lambda: Interpreter._lambda, s.Slice: Interpreter._parts, s.Seq: Interpreter._parts, s.Map: Interpreter._parts,
     s.Star: Interpreter._parts, s.Format: Interpreter._parts, s.Await: Interpreter._parts,
 }  # fmt: skip
-
-__all__ = ["FALSE", "TRUE", "Env", "Interpreter", "Reading", "Strike"]

@@ -413,5 +413,3 @@ def _define(body: list[s.Stmt], out: dict[str, list[s.Expr | None]]) -> None:
 
 
 Apart.expressions = {**Interpreter.expressions, s.Name: Apart._name}
-
-__all__ = ["Lookup", "Sites", "bind", "boolean"]

@@ -175,7 +175,7 @@ class _Finder:
             for access in uses.writes
             if access.value is not None
             for v in self.program.types(access.value, access.function)
-            if isinstance(v, Instance) and v.cls.is_enum and "DECODE" in self.sites.members(v.cls)
+            if isinstance(v, Instance) and v.cls.is_enum and self.words.decode in self.sites.members(v.cls)
         }
         found = sorted(held, key=lambda c: (c.name not in wanted, -len(self.sites.members(c)), c.id))
         if found:

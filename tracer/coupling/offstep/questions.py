@@ -12,7 +12,7 @@ from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.order import NEVER, Order
 from sgltrace.coupling.offstep.steps import Step, Steps
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.facts.guards import Condition
+from sgltrace.index.facts.guards import Condition, expressions
 from sgltrace.index.fields import Access, FieldUses
 from sgltrace.index.fields.strides import StridedRead
 from sgltrace.index.fields.tracked import roles
@@ -585,8 +585,6 @@ def _in_assert(access: Access) -> bool:
 
 
 def _expressions(statement: s.Stmt) -> Iterator[s.Expr]:
-    from sgltrace.index.facts.guards import expressions
-
     roots: list[s.Expr] = expressions(statement)
     match statement:
         case s.If(test=test) | s.While(test=test):
@@ -626,6 +624,3 @@ def _operands(test: s.Expr) -> Iterator[s.Expr]:
     if isinstance(test, s.Bool):
         yield from _operands(test.left)
         yield from _operands(test.right)
-
-
-__all__ = ["BATCH", "PROCESS", "UNSET", "Answers", "Questions", "is_reset"]

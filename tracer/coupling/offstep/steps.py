@@ -86,13 +86,8 @@ class Steps:
         """The worker's half of a step with speculation whose batch carries no draft state."""
         key = ("on", path, False)
         if key not in self._known:
-            scenario = self._scenario("on", path, False)
-            entry = self.parts.entries[path]
-            lookup = Lookup(self.program, self.flow, self.sites, scenario)
-            scenario.worker_types = {self.parts.mode: None} if self.parts.mode is not None else {}
-            lookup.strict = frozenset({entry})
-            scenario.avoid = self._other_stages()
-            self._known[key] = Step("on without", Run(lookup, []), Run(lookup, [entry]), {})
+            worker = self._worker("on", path, False, [self.parts.entries[path]])
+            self._known[key] = Step("on without", Run(worker.lookup, []), worker, {})
         return self._known[key].worker
 
     def off(self, path: str, attached: bool) -> Step:
@@ -113,29 +108,30 @@ class Steps:
     def _run(self, name: str, path: str, attached: bool) -> Step:
         parts = self.parts
         entry, target = parts.entries[path], parts.target
-        scenario = self._scenario(name, path, attached)
-        loose = Lookup(self.program, self.flow, self.sites, scenario)
-        if name == "on":
-            scenario.worker_types = {parts.mode: None} if parts.mode is not None else {}
-            loose.strict = frozenset({entry})
-        scenario.avoid = self._other_stages()
-        inner = Run(loose, [entry] if name == "on" else [target] if target is not None else [])
+        inner = self._worker(name, path, attached, [entry] if name == "on" else [target] if target is not None else [])
         unset = {} if name == "on" else self._unset(inner)
-        outer = self._scenario(name, path, attached)
-        outer.fields |= unset
-        outer.stops = self._handed_over
-        outer.avoid = self._other_stages()
-        lookup = Lookup(self.program, self.flow, self.sites, outer)
-        scheduler = Run(lookup, self._loops(lookup, path))
+        scheduler = self._scheduler(name, path, attached, unset)
         kept = {key: value for key, value in unset.items() if not self._sets(scheduler, key)}
         if kept != unset:
-            outer = self._scenario(name, path, attached)
-            outer.fields |= kept
-            outer.stops = self._handed_over
-            outer.avoid = self._other_stages()
-            lookup = Lookup(self.program, self.flow, self.sites, outer)
-            scheduler = Run(lookup, self._loops(lookup, path))
+            scheduler = self._scheduler(name, path, attached, kept)
         return Step(name, scheduler, inner, kept)
+
+    def _worker(self, name: str, path: str, attached: bool, roots: list[FunctionInfo]) -> Run:
+        """A worker's half of a step. In a step with speculation its stages make batches of modes of their own."""
+        scenario = self._scenario(name, path, attached)
+        lookup = Lookup(self.program, self.flow, self.sites, scenario)
+        if name == "on":
+            scenario.worker_types = {self.parts.mode: None} if self.parts.mode is not None else {}
+            lookup.strict = frozenset({self.parts.entries[path]})
+        return Run(lookup, roots)
+
+    def _scheduler(self, name: str, path: str, attached: bool, unset: dict[tuple[ClassInfo, str], Val]) -> Run:
+        """The scheduler's half, with what the worker's result leaves unset."""
+        scenario = self._scenario(name, path, attached)
+        scenario.fields |= unset
+        scenario.stops = self._handed_over
+        lookup = Lookup(self.program, self.flow, self.sites, scenario)
+        return Run(lookup, self._loops(lookup, path))
 
     @cached_property
     def _handed_over(self) -> dict[FunctionInfo, tuple[FunctionInfo, ...]]:
@@ -178,6 +174,7 @@ class Steps:
         spec = name != "plain"
         made = Scenario(f"{name} {path}", platform=self.words.platform)
         steps = self.program.phases.of
+        made.avoid = self._other_stages
         made.reachable = frozenset(steps[path if spec else "any"]["every step"])
         made.within = made.reachable & self._telling
         if parts.algorithm is not None:
@@ -187,7 +184,7 @@ class Steps:
             elif parts.no_algorithm is not None:
                 made.types[parts.algorithm] = member(parts.algorithm, [parts.no_algorithm], why)
         if parts.mode is not None:
-            made.types[parts.mode] = member(parts.mode, ["DECODE"], [Fact(MODE, parts.mode.name)])
+            made.types[parts.mode] = member(parts.mode, [self.words.decode], [Fact(MODE, parts.mode.name)])
         state: Atom = OBJECT if attached and spec else NONE
         for cls in parts.batches:
             for field in parts.state_fields:
@@ -213,7 +210,9 @@ class Steps:
             for cls, field in self.flow.fields:
                 if field in words.draft_flags:
                     made.fields[cls, field] = const(False)
-        made.fields[parts.scheduler, "is_generation"] = const(True)
+        for field, value in self.words.fixed.items():
+            if (parts.scheduler, field) in self.flow.fields:
+                made.fields[parts.scheduler, field] = const(value)
         return made
 
     def _named(self, names: frozenset[str]) -> list[ClassInfo]:
@@ -253,13 +252,7 @@ class Steps:
         return usual
 
     @cached_property
-    def _stages(self) -> frozenset[FunctionInfo]:
-        return self._find_stages()
-
     def _other_stages(self) -> frozenset[FunctionInfo]:
-        return self._stages
-
-    def _find_stages(self) -> frozenset[FunctionInfo]:
         """Functions that make a batch one of another mode: they prepare no decode."""
         mode = self.parts.mode
         if mode is None:
@@ -275,7 +268,7 @@ class Steps:
                 types = [v for v in self.program.types(value, function) if isinstance(v, Instance)]
                 if not any(v.cls is mode for v in types) or value.attr not in self.sites.members(mode):
                     continue
-                if value.attr != "DECODE" and not self.program.guards(function).at(access.statement or value):
+                if value.attr != self.words.decode and not self.program.guards(function).at(access.statement or value):
                     found.add(function)
         return frozenset(found)
 
