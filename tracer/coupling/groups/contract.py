@@ -216,7 +216,7 @@ class Rows:
             else:
                 value = f"what {names([in_step[0].function])} sets, for one token: {shown(in_step[0].value)}"
             self._add(
-                stale.uses, REQUIRED, value, f"only {said((a.function for a in in_step), 'sets')} it in a decode step",
+                stale.uses, REQUIRED, value, f"{'only ' if stale.alone else ''}{said((a.function for a in in_step), 'sets')} it in a decode step",
                 [write(a) for a in in_step], [read(a) for a in stale.reads],
             )  # fmt: skip
 

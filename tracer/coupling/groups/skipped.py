@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, name, negated, said, shown, slug, write
+from sgltrace.coupling.offstep.domain import PROCESS
 from sgltrace.coupling.offstep.questions import Skipped
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -60,25 +61,22 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         reason = f"nothing else in the off step sets {listed}, and `{needed}` never holds in a speculative process"
         level = HARD if kind == "kv_alloc" or _feeds_forward(scene, lost) else SOFT
     spots = [write(a) for a in (lost or found.writes)]
-    calls = [Spot(f, f.line, "runs only there in a plain step") for f in found.functions if f.name != "__init__"]
+    calls = [Spot(f, f.line, "runs there in a plain step") for f in found.functions if f.name != "__init__"]
     readers = [r for a in lost for r in q.flow.fields[a.cls, a.field].reads if q.attached.worker.runs(r)]
     why = [
         f"{name(found.function)} line {found.condition.line} decides by `{condition}`.",
         f"Only where `{needed}` does it set {listed}.",
     ]
-    if found.functions:
-        why.append(
-            f"{said((f for f in found.functions if f.name != '__init__'), 'runs')} there and nowhere else in the step."
-        )
+    there = [f for f in found.functions if f.name != "__init__" and not q.attached.reaches(f)]
+    if there:
+        why.append(f"{said(there, 'runs')} there, and nowhere in an off step.")
     if readers:
         why.append(f"{said((r.function for r in readers), 'reads')} what is set there.")
     plain_b = (level, reason) if kind != "worker_dispatch" else (NONE, "the worker makes what it runs")
     return Draft(
         kind=kind,
         slug=slug("plain", found.function.qualname.rpartition(".")[0], found.function.name),
-        title=f"{found.function.name} prepares a plain step only where the process does not speculate"
-        if kind != "worker_dispatch"
-        else f"{found.function.name} hands workers another class of batch in a plain process",
+        title=_title(scene, found, kind),
         producers=[Spot(found.function, found.condition.line, f"decides by {condition}")],
         consumers=interleaved(spots, calls) + [Spot(r.function, r.line, f"reads {r.field}") for r in readers[:6]]
         if kind != "worker_dispatch"
@@ -92,6 +90,18 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         fields=fields,
         weight=9,
     )
+
+
+def _title(scene: Scene, found: Skipped, kind: str) -> str:
+    """What the condition's facts say of it: whether it asks the process, or the batch."""
+    function = found.function.name
+    if kind == "worker_dispatch":
+        return f"{function} hands workers another class of batch in a plain process"
+    asks_process = any(fact.scope == PROCESS for fact in found.facts)
+    state = " or ".join(scene.questions.parts.state_fields)
+    where = "the process does not speculate" if asks_process else f"the batch carries no {state}"
+    does = "does its part of" if kind == "result_format" else "prepares"
+    return f"{function} {does} a plain step only where {where}"
 
 
 def _feeds_forward(scene: Scene, lost: list[Access]) -> bool:

@@ -41,7 +41,8 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     primed = carried and all(m.primed for m in members)
     listed = ", ".join(f"`{f}`" for f in fields[:4]) + (f" and {len(fields) - 4} more" if len(fields) > 4 else "")
     it = "it" if len(fields) == 1 else "them"
-    moved = f"only {said((a.function for a in writes), 'moves' if asserted else 'sets')} {listed}"
+    only = "only " if all(m.alone for m in members) else ""
+    moved = f"{only}{said((a.function for a in writes), 'moves' if asserted else 'sets')} {listed}"
     if asserted:
         reason = f"{moved} on, and {said((a.function for a in asserted), 'asserts')} on it"
     else:
@@ -54,7 +55,7 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     if primed:
         level, reason = NONE, "the next draft starts without a draft state where the batch carries none"
     why = [
-        f"In a decode step only {said((a.function for a in writes), 'sets')} {listed}.",
+        f"In a decode step {only}{said((a.function for a in writes), 'sets')} {listed}.",
         f"{said((a.function for a in reads), 'reads')} {it} in a later step.",
     ]
     if asserted:

@@ -110,6 +110,8 @@ class Stale:
     """Of the reads, those in a condition whose failure raises."""
     carried: bool
     """Whether it belongs to the draft's state."""
+    alone: bool = True
+    """Whether no other code of a step sets it, but to keep rows of what it was."""
     primed: bool = False
     """Whether a step with speculation goes on without that state."""
 
@@ -349,7 +351,10 @@ class Questions:
                 reads = self._exposed(uses, only_on)
                 if reads:
                     asserted = [a for a in reads if _in_assert(a)]
-                    stale.append(Stale(self.path, uses, only_on, reads, asserted, is_state, is_state and self._primes))
+                    alone = all(a in only_on or is_kept(a) for a in on)
+                    stale.append(
+                        Stale(self.path, uses, only_on, reads, asserted, is_state, alone, is_state and self._primes)
+                    )
         return split, stale
 
     @cached_property
