@@ -215,8 +215,10 @@ class Rows:
                 value = "what a one-token extend of the draft gives, or placeholders of the same rows"
             else:
                 value = f"what {names([in_step[0].function])} sets, for one token: {shown(in_step[0].value)}"
+            only = "only " if stale.alone else ""
+            why = f"{only}{said((a.function for a in in_step), 'sets')} it in a decode step"
             self._add(
-                stale.uses, REQUIRED, value, f"{'only ' if stale.alone else ''}{said((a.function for a in in_step), 'sets')} it in a decode step",
+                stale.uses, REQUIRED, value, why,
                 [write(a) for a in in_step], [read(a) for a in stale.reads],
             )  # fmt: skip
 
