@@ -214,6 +214,27 @@ class ContractField(msgspec.Struct, kw_only=True):
     why: str = ""
 
 
+class Made(msgspec.Struct, frozen=True):
+    """A place where an object of a class, or of one that inherits it, is made."""
+
+    function: str
+    line: int
+    guards: list[Guard] = []
+
+
+class Conditions(msgspec.Struct, kw_only=True):
+    """What the conditions of a release hang on, so that they can be asked of one configuration."""
+
+    meanings: dict[str, list[str]] = {}
+    """What names stand for, as expressions: attributes set at process start, and small functions (``name()``)."""
+    arguments: list[str] = []
+    """The server's arguments."""
+    algorithms: dict[str, dict[str, bool]] = {}
+    """What the predicates of the algorithm answer, by member: ``spec_algorithm.is_eagle``."""
+    made: dict[str, list[Made]] = {}
+    """Where objects are made of the classes of which a step chooses one."""
+
+
 class OffStep(msgspec.Struct, kw_only=True):
     """An off step that the release itself already has (adaptive step 0), and the gates that remain before it."""
 
@@ -246,5 +267,6 @@ class Index(msgspec.Struct, kw_only=True):
     coupling_points: list[CouplingPoint] = []
     contract: list[ContractField] = []
     off_steps: list[OffStep] = []
+    conditions: Conditions = msgspec.field(default_factory=Conditions)
     notes: list[str] = []
     """What the analysis could not do on this release, for the reader."""

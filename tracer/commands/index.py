@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sgltrace.commands.configuration import (
+    Asked,
+    AssumeOption,
+    ConfigOption,
+    GpuOption,
+    ModelOption,
+    configuration_data,
+    configured,
+)
 from sgltrace.commands.output import print_json, print_table
 from sgltrace.commands.report import EDITOR, EditorOption, check_editor, write_report
 from sgltrace.errors import UsageError
@@ -19,6 +28,7 @@ from sgltrace.tool import tool_fingerprint
 from sgltrace.workspace import DEFAULT, Stamp, Workspace
 
 if TYPE_CHECKING:
+    from sgltrace.insight.configured import Configured
     from sgltrace.model import Index
 
 # What does the work is imported where it is used: a run that finds nothing changed must start at once.
@@ -58,19 +68,26 @@ def index(
     ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write index.json only.")] = False,
     editor: EditorOption = EDITOR,
+    config: ConfigOption = None,
+    assume: AssumeOption = None,
+    model_config: ModelOption = None,
+    gpu: GpuOption = None,
 ) -> None:
     """Index an SGLang source tree and write a report of its call graph. An unchanged source is not indexed again."""
     if not src and whole:  # `--whole SRC`: the name behind the option was the source
         src, whole = whole, WHOLE
     if not src:
         raise UsageError("nothing to index; name a checkout, a wheel, or a requirement such as sglang==0.5.9")
+    asked = Asked(config, assume, model_config, gpu)
+    asked.check()
     workspace = Workspace.to_write(out)
     with progress_for_user(quiet=as_json) as progress:
         wanted = None if no_report else editor
         stamp, unchanged = bring_up_to_date(
             workspace, src, progress, editor=wanted, whole=whole, jobs=jobs, package=package
         )
-    _tell(workspace, stamp, unchanged, as_json)
+    cut = configured(workspace, workspace.load_index(), asked, as_json) if config is not None else None
+    _tell(workspace, stamp, unchanged, as_json, cut)
 
 
 def bring_up_to_date(
@@ -152,7 +169,10 @@ def _reopenable(src: str) -> str:
     return src
 
 
-def _tell(workspace: Workspace, stamp: Stamp, unchanged: bool, as_json: bool) -> None:
+def _tell(workspace: Workspace, stamp: Stamp, unchanged: bool, as_json: bool, cut: Configured | None) -> None:
+    from sgltrace.insight.answer import answers
+    from sgltrace.insight.summary import answer_lines, lines
+
     page = workspace.report_folder / "index.html" if stamp.report_key else None
     if as_json:
         places = {
@@ -160,11 +180,15 @@ def _tell(workspace: Workspace, stamp: Stamp, unchanged: bool, as_json: bool) ->
             "index": str(workspace.index_file),
             "report": str(page) if page else None,
         }
-        print_json({**stamp.summary, **places, "unchanged": unchanged})
+        told = {**stamp.summary, **configuration_data(cut)}
+        if cut is not None:
+            told["answers"] = answers(cut.index, cut)
+        print_json({**told, **places, "unchanged": unchanged})
         return
-    from sgltrace.insight.summary import lines
-
-    rows = lines(stamp.summary)
+    rows = lines(stamp.summary, None if cut is None else cut.configuration.name)
+    if cut is not None:
+        at = next((number for number, (label, _) in enumerate(rows) if label == "functions"), len(rows))
+        rows[at:at] = answer_lines(answers(cut.index, cut))
     if unchanged:
         rows.append(("unchanged", "since the last run; nothing was indexed again"))
     rows.append(("index", str(workspace.index_file)))

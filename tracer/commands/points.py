@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sgltrace.commands.configuration import (
+    Asked,
+    AssumeOption,
+    ConfigOption,
+    GpuOption,
+    ModelOption,
+    configuration_data,
+    configured,
+    print_configuration,
+)
 from sgltrace.commands.output import bold, print_json, say
 from sgltrace.commands.query import JsonOption, WorkspaceOption
 from sgltrace.workspace import DEFAULT, Workspace
 
 if TYPE_CHECKING:
+    from sgltrace.insight.configured import Configured
     from sgltrace.model import CouplingPoint, Place
 
 
@@ -26,19 +37,28 @@ def points(
     path: Annotated[Literal["v1", "v2"] | None, typer.Option("--path", help="Only this path: v1 or v2.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only this kind, such as kv_alloc.")] = None,
     severity: Annotated[Literal["hard", "soft", "none"] | None, typer.Option(help="Only this severity.")] = None,
+    config: ConfigOption = None,
+    assume: AssumeOption = None,
+    model_config: ModelOption = None,
+    gpu: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The places where something that speculation fixes crosses into what a plain decode step needs otherwise."""
     from sgltrace.insight.points import find, select
 
-    index = Workspace.open(workspace).load_index()
+    opened = Workspace.open(workspace)
+    index = opened.load_index()
+    cut = configured(opened, index, Asked(config, assume, model_config, gpu), as_json)
     if name:
         point = find(index, name)
-        print_json(point) if as_json else _print_point(point)
+        print_json(_data(point, cut)) if as_json else _print_point(point, cut)
         return
     found = select(index, path, kind, severity)
     if as_json:
-        print_json({"coupling_points": found})
+        print_json({"coupling_points": [_data(point, cut) for point in found], **configuration_data(cut)})
+        return
+    if cut is not None and found:
+        _print_groups(found, cut)
         return
     for point in found:
         _print_line(point)
@@ -46,15 +66,47 @@ def points(
         print("no coupling point meets these conditions")
 
 
-def _print_line(point: CouplingPoint) -> None:
+def _data(point: CouplingPoint, cut: Configured | None) -> CouplingPoint | dict[str, Any]:
+    """A point, with how it stands to the configuration, and those of its places that may run there."""
+    if cut is None:
+        return point
+    applies = cut.point(point)
+    made: dict[str, Any] = {field: getattr(point, field) for field in point.__struct_fields__}
+    made["applies"] = {"state": applies.state, "why": applies.why}
+    made["producers"] = cut.places(point.producers)
+    made["consumers"] = cut.places(point.consumers)
+    return made
+
+
+def _print_groups(found: list[CouplingPoint], cut: Configured) -> None:
+    from sgltrace.insight.configured import OTHERS, TITLES
+
+    print_configuration(cut)
+    for state, title in TITLES.items():
+        members = [point for point in found if cut.point(point).state == state]
+        if members:
+            print(f"\n{bold(title)} ({len(members)})")
+        for point in members:
+            _print_line(point, brief=state == OTHERS)
+            if cut.point(point).why:
+                say(f"          {cut.point(point).why}")
+
+
+def _print_line(point: CouplingPoint, brief: bool = False) -> None:
     levels = "  ".join(f"{path} {level or '-':4}" for path, level in sorted(point.severity.items()))
     condition = "" if point.condition == "always" else f"  [{point.condition}]"
     say(f"{point.rank:3}  {levels}  {point.kind:18}  {point.title}{condition}")
-    say(f"          {point.id}")
+    if not brief:
+        say(f"          {point.id}")
 
 
-def _print_point(point: CouplingPoint) -> None:
+def _print_point(point: CouplingPoint, cut: Configured | None) -> None:
     print(bold(point.title))
+    if cut is not None:
+        from sgltrace.insight.configured import TITLES
+
+        applies = cut.point(point)
+        say(f"   {TITLES[applies.state]}{f': {applies.why}' if applies.why else ''}")
     say(f"   {point.id}  ({point.kind}, {point.binding_time}, {point.condition})")
     say(f"   {point.why_it_blocks}")
     say(f"   refactor: {point.refactor}")
@@ -65,7 +117,12 @@ def _print_point(point: CouplingPoint) -> None:
     for label, places in (("produced by", point.producers), ("consumed by", point.consumers)):
         print(f"   {label}")
         for place in places:
-            say(f"        {_place(place)}")
+            say(f"        {_place(place)}{_elsewhere(place, cut)}")
+
+
+def _elsewhere(place: Place, cut: Configured | None) -> str:
+    runs = True if cut is None else cut.runs(place)
+    return {True: "", False: "  (not in this configuration)", None: "  (not known for this configuration)"}[runs]
 
 
 def _place(place: Place) -> str:

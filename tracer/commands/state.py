@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sgltrace.commands.configuration import (
+    Asked,
+    AssumeOption,
+    ConfigOption,
+    GpuOption,
+    ModelOption,
+    configuration_data,
+    configured,
+    print_configuration,
+)
 from sgltrace.commands.output import bold, guard_text, print_json, say
 from sgltrace.commands.query import JsonOption, WorkspaceOption
 from sgltrace.workspace import DEFAULT, Workspace
 
 if TYPE_CHECKING:
+    from sgltrace.insight.configured import Configured
     from sgltrace.insight.state import OrderedAccess
     from sgltrace.model import ContractField, Place
 
@@ -59,13 +70,28 @@ def _print_access(found: OrderedAccess, files: dict[str, str], several: bool) ->
         say(f"        {'; '.join(guard_text(guard) for guard in access.guards)}")
 
 
-def contract(workspace: WorkspaceOption = Path(DEFAULT), path: PathOption = None, as_json: JsonOption = False) -> None:
+def contract(
+    workspace: WorkspaceOption = Path(DEFAULT),
+    path: PathOption = None,
+    config: ConfigOption = None,
+    assume: AssumeOption = None,
+    model_config: ModelOption = None,
+    gpu: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """What a step without speculation must produce or leave behind: shape, dtype, stride, value, and who reads it."""
     from sgltrace.insight.state import contract_of
 
-    rows = contract_of(Workspace.open(workspace).load_index(), path)
+    opened = Workspace.open(workspace)
+    index = opened.load_index()
+    rows = contract_of(index, path)
+    cut = configured(opened, index, Asked(config, assume, model_config, gpu), as_json)
     if as_json:
-        print_json({"contract": rows})
+        print_json({"contract": [_data(row, cut) for row in rows], **configuration_data(cut)})
+        return
+    if cut is not None:
+        print_configuration(cut)
+        _print_cut(rows, cut)
         return
     last = None
     for row in rows:
@@ -77,13 +103,41 @@ def contract(workspace: WorkspaceOption = Path(DEFAULT), path: PathOption = None
         print("the index has no contract: no path with a speculative worker was found")
 
 
-def _print_row(row: ContractField) -> None:
+def _data(row: ContractField, cut: Configured | None) -> ContractField | dict[str, Any]:
+    if cut is None:
+        return row
+    applies = cut.row(row)
+    made: dict[str, Any] = {field: getattr(row, field) for field in row.__struct_fields__}
+    made["applies"] = {"state": applies.state, "why": applies.why}
+    made["writers"], made["readers"] = cut.places(row.writers), cut.places(row.readers)
+    return made
+
+
+def _print_cut(rows: list[ContractField], cut: Configured) -> None:
+    from sgltrace.insight.configured import OTHERS, TITLES
+
+    for state, title in TITLES.items():
+        members = [row for row in rows if cut.row(row).state == state]
+        if members:
+            print(f"\n{bold(title)} ({len(members)})")
+        for row in members:
+            why = cut.row(row).why
+            if state == OTHERS:
+                say(f"   {row.path}  {row.field}: {why}")
+                continue
+            _print_row(row, cut)
+            if why:
+                say(f"        {why}")
+
+
+def _print_row(row: ContractField, cut: Configured | None = None) -> None:
     layout = "  ".join(part for part in (row.shape, row.dtype, f"stride: {row.stride}" if row.stride else None) if part)
     say(f"   {row.field}  ({row.requirement})  {layout or 'shape not derived'}")
     say(f"        off step: {row.off_step_value}")
     for label, places in (("written by", row.writers), ("read by", row.readers)):
-        if places:
-            say(f"        {label} {_places(places)}")
+        shown = places if cut is None else cut.places(places)
+        if shown:
+            say(f"        {label} {_places(shown)}")
 
 
 def _places(places: list[Place], shown: int = 4) -> str:

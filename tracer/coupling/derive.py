@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sgltrace.coupling.adapt import adapted
+from sgltrace.coupling.algorithms import algorithm_answers
 from sgltrace.coupling.groups import Scene, drafts
 from sgltrace.coupling.groups.contract import contract
 from sgltrace.coupling.groups.process import decisions
@@ -38,6 +39,8 @@ class Coupling:
     off_steps: list[OffStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    algorithms: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """What the algorithm's predicates answer for each of its members."""
 
 
 def derive(
@@ -74,7 +77,8 @@ def derive(
     points = ranked(made)
     timings["points"] = time.perf_counter() - began
     notes = [*_notes(universe, own), *_parts(parts, flow)]
-    return Coupling(points, contract(scenes, tensors()), own, notes, timings)
+    answers = algorithm_answers(program, flow, sites, parts)
+    return Coupling(points, contract(scenes, tensors()), own, notes, timings, answers)
 
 
 def _findings(universe: Universe, timings: dict[str, float]) -> list[Finding]:

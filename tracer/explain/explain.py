@@ -39,11 +39,13 @@ def make_inputs(assume: Sequence[str], model_config: Path | None, gpu: str | Non
     """What the options of the command line say besides the launch command. Raises UsageError, InputError."""
     known = hints()
     facts = dict(known.machine)
+    model: dict[str, Any] = {}
     if gpu is not None:
         facts.update(_gpu_facts(gpu, known))
     if model_config is not None:
-        facts.update(library_facts(read_model_file(model_config)))
-    return Inputs(_assumptions(assume), facts, model_config is not None)
+        model = read_model_file(model_config)
+        facts.update(library_facts(model))
+    return Inputs(_assumptions(assume), facts, model_config is not None, model)
 
 
 def _assumptions(assume: Sequence[str]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Inputs:
     assumed: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     has_model: bool = False
+    model: dict[str, Any] = field(default_factory=dict)
+    """What the model's own file says."""
 
 
 @dataclass
@@ -200,8 +202,12 @@ class Lenient:
         return module in self._own or ".speculative." in module
 
     def follows(self, function: Function) -> bool:
-        """Whether a function is looked into: one of the scheduler, of speculation, or of what handles arguments."""
-        return self._is_own(function.module.name) or function.module.name in self._known
+        """Whether a function is looked into: one of the scheduler, of speculation, of what handles arguments, or one
+        that only returns something."""
+        if self._is_own(function.module.name) or function.module.name in self._known:
+            return True
+        body = getattr(function.node, "body", [])  # a question to the machine: it says one thing, and starts nothing
+        return isinstance(body, list) and bool(body) and isinstance(body[-1], ast.Return) and len(body) <= 2
 
     def passes_over(self, error: BaseException, statement: ast.stmt, frame: Frame) -> bool:
         """Whether a statement that failed is passed over; what the source itself refuses is kept."""

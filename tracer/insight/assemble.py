@@ -12,6 +12,7 @@ from sgltrace.index.fields import FieldFlow, field_flow
 from sgltrace.index.shapes import Shapes
 from sgltrace.index.shapes.field_rows import index_fields
 from sgltrace.insight.beside import beside
+from sgltrace.insight.conditions import make_conditions
 from sgltrace.interpreter import no_collection
 from sgltrace.model import Field, Index, Tensor
 from sgltrace.progress import Progress
@@ -53,6 +54,7 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     index.coupling_points = coupling.points
     index.contract = coupling.contract
     index.off_steps = coupling.off_steps
+    index.conditions = make_conditions(program, flow, index, coupling.algorithms)
     index.notes = [*index.notes, *coupling.notes]
     return index
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
+
+from sgltrace.insight.answer import Answer, answers, sentence
 from sgltrace.model import Index
 
 
@@ -36,12 +39,14 @@ def summarise(index: Index, took: str) -> dict[str, Any]:
         "skipped": [{"file": skipped.file, "why": skipped.why} for skipped in index.skipped],
         "fields": len(index.fields),
         "coupling_points": len(index.coupling_points),
+        "answers": [msgspec.to_builtins(answer) for answer in answers(index)],
         "notes": index.notes,
     }
 
 
-def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The summary as labels and texts, in the order in which a reader asks."""
+def lines(summary: dict[str, Any], configuration: str | None = None) -> list[tuple[str, str]]:
+    """The summary as labels and texts, in the order in which a reader asks. The answers of a configuration replace
+    those of the release."""
     source = summary["source"]
     version = source["version"] or "of unknown version"
     told = [("source", f"{source['name']} {version} ({source['kind']}): {source['took']}")]
@@ -50,6 +55,10 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     for worker in summary["workers"]:
         if worker["path"] is None:
             told.append(("other worker", f"{worker['class']} ({_created(worker)})"))
+    if configuration is not None:
+        told.append(("configuration", configuration))
+    else:
+        told += answer_lines([msgspec.convert(answer, Answer) for answer in summary.get("answers", [])])
     on_paths = ", ".join(f"{count} on {path}" for path, count in summary["functions_by_path"].items() if count)
     told.append(("functions", f"{summary['functions']}" + (f" ({on_paths})" if on_paths else "")))
     kinds = sorted(summary["calls_by_kind"].items(), key=lambda item: (-item[1], item[0]))
@@ -61,6 +70,11 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     told += [("skipped", f"{skipped['file']}: {skipped['why']}") for skipped in summary["skipped"]]
     told += [("note", note) for note in summary["notes"]]
     return told
+
+
+def answer_lines(found: list[Answer]) -> list[tuple[str, str]]:
+    """Whether each design works, a line each."""
+    return [(f"{answer.path}, design {answer.design}", sentence(answer)) for answer in found]
 
 
 def _without_entry(unknown: str | None) -> str:

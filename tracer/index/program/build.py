@@ -12,6 +12,7 @@ from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.store import Facts
 from sgltrace.index.facts.syntax import line_of
 from sgltrace.index.facts.text import text
+from sgltrace.index.program.chosen import chosen
 from sgltrace.index.program.conditions import decode_conditions
 from sgltrace.index.program.phases import Phases
 from sgltrace.index.program.program import Program
@@ -181,7 +182,9 @@ def _calls(program: Program) -> list[CallEdge]:
             fixed[key] |= not use.is_virtual(callee)
             for expression in use.expressions:
                 line = line_of(expression)
-                merged[key].setdefault(line, CallSite(line, [c.guard for c in guards.at(expression)]))
+                if line not in merged[key]:
+                    around = [c.guard for c in guards.at(expression)]
+                    merged[key][line] = CallSite(line, [*around, *chosen(program, caller, callee, kind, expression)])
     out = []
     for key, sites in sorted(merged.items()):
         caller_id, callee_id, kind = key
