@@ -17,8 +17,8 @@ UNNAMED = "other"
 
 SYMBOLS = ("topk", "num_steps", "num_draft_tokens", "page_size")
 """Symbols of formulas that a server's configuration fixes."""
-PAGE_LINES = 6000
-"""Lines of source on one module page, which keeps it well below 3 MB."""
+NEAR = 4
+"""Lines of context around a marked line."""
 
 
 class Context:
@@ -69,17 +69,15 @@ class Context:
         ]
 
     def _modules(self) -> dict[str, list[Function]]:
-        """The functions of each module page by its file, in source order; a long module goes on on further pages."""
+        """The functions of each module page by its file, in source order."""
         by_module: dict[str, list[Function]] = {}
         for function in self.shown:
             by_module.setdefault(module(function.id), []).append(function)
         files = dict(addresses("functions", by_module))
-        pages: dict[str, list[Function]] = {}
-        for name, functions in by_module.items():
-            functions.sort(key=lambda function: (function.line, function.id))
-            for number, part in enumerate(_parts(functions), 1):
-                pages[files[name] if number == 1 else files[name].replace(".html", f"~{number}.html")] = part
-        return pages
+        return {
+            files[name]: sorted(functions, key=lambda function: (function.line, function.id))
+            for name, functions in by_module.items()
+        }
 
     def _places(self) -> list[Place]:
         index = self.index
@@ -87,6 +85,18 @@ class Context:
         places += [p for row in index.contract for p in (*row.writers, *row.readers)]
         places += [p for off_step in index.off_steps for p in off_step.gates]
         return places
+
+    def texts(self) -> dict[str, list[tuple[int, int]]]:
+        """The lines of each file that some page shows: its functions, and what is around an end outside of them."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for function in self.shown:
+            last = min(function.end_line, function.line + LONGEST - 1)
+            found.setdefault(function.file, []).append((function.line, last))
+        for point in self.index.coupling_points:
+            for place in (*point.producers, *point.consumers):
+                if file := self.place_file(place):
+                    found.setdefault(file, []).append((max(1, place.line - 2 * NEAR), place.line + 2 * NEAR))
+        return {file: ranges for file, ranges in found.items() if self.reader.lines(file)}
 
     def component(self, identifier: str) -> str:
         """The component of a function, ``other`` where the index names none."""
@@ -144,16 +154,3 @@ class Context:
 def component_of(function: Function) -> str:
     """A function's component, ``other`` where the index names none."""
     return function.component or UNNAMED
-
-
-def _parts(functions: list[Function]) -> list[list[Function]]:
-    parts: list[list[Function]] = [[]]
-    lines = 0
-    for function in functions:
-        length = min(LONGEST, function.end_line - function.line + 1) + 20
-        if parts[-1] and lines + length > PAGE_LINES:
-            parts.append([])
-            lines = 0
-        parts[-1].append(function)
-        lines += length
-    return parts

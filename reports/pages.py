@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jinja2
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from sgltrace.model import CouplingPoint
 from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.links import anchor
-from sgltrace.reports.site import Site, script_safe
+from sgltrace.reports.site import Part, Site
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.common import ordered
 from sgltrace.reports.views.compare import compare
@@ -53,12 +52,9 @@ def shared(context: Context, env: jinja2.Environment) -> dict[str, object]:
     }
 
 
-def _navigation(context: Context, env: jinja2.Environment) -> dict[str, Markup]:
-    """The links to all pages, made once for each page that is the current one; ``""`` for a page that is not listed."""
-    groups = _groups(context)
-    template = env.get_template("navigation.html")
-    keys = ["", *(key for _, links in groups for key, _, _ in links)]
-    return {key: Markup(template.render(groups=groups, page=key)) for key in keys}
+def _navigation(context: Context, env: jinja2.Environment) -> Markup:
+    """The links to all pages."""
+    return Markup(env.get_template("navigation.html").render(groups=_groups(context)))
 
 
 def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
@@ -97,15 +93,16 @@ def pages(context: Context, env: jinja2.Environment) -> list[Task]:
     field_pages = FieldPages(context, env, _crossing_fields(context))
     points = ordered(context.index.coupling_points)
     return [
-        *(partial(_points, context, addresses, points, part) for part in _parts(points, POINTS)),
-        *(partial(_fields, field_pages, part) for part in _parts(field_pages.files(), FIELDS)),
+        *(partial(_points, context, addresses, points, part) for part in parts(points, POINTS)),
+        *(partial(_fields, field_pages, part) for part in parts(field_pages.files(), FIELDS)),
         *(partial(_step, context, path) for path in context.paths),
         *(partial(write, context) for write in (_tensors, _lanes, _answers, _lists, _runs, _code)),
         partial(_field_list, context, addresses),
     ]
 
 
-def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """``items`` in pieces of ``size``."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
@@ -203,15 +200,19 @@ def _field_list(context: Context, addresses: dict[str, Markup], site: Site) -> N
 
 def _fields(field_pages: FieldPages, files: Sequence[str], site: Site) -> None:
     for file in files:
-        site.page(file, "field_class.html", page="fields", view=field_pages.page(file))
+        view = field_pages.page(file)
+        shown = [
+            Part(s.anchor, 0, 0, f"{short(view.cls)}.{s.name}", site.render("field.html", s=s)) for s in view.sections
+        ]
+        site.page(file, "field_class.html", shown, page="fields", view=view)
 
 
-def names(context: Context) -> str:
-    """What the box "go to" searches, as JSON: points [title, kind, file], and modules [module, file, names]."""
-    points = [[p.title, p.kind, context.links.point_file(p.id)] for p in context.index.coupling_points]
-    modules = [
-        [module(functions[0].id), file, [anchor(function.id) for function in functions]]
-        for file, functions in context.modules.items()
-    ]
-    found = {"points": points, "modules": modules}
-    return script_safe(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+def names(context: Context) -> Any:
+    """What the box "go to" searches: points [title, kind, file], and modules [module, file, names]."""
+    return {
+        "points": [[p.title, p.kind, context.links.point_file(p.id)] for p in context.index.coupling_points],
+        "modules": [
+            [module(functions[0].id), file, [anchor(function.id) for function in functions]]
+            for file, functions in context.modules.items()
+        ],
+    }

@@ -6,12 +6,13 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import jinja2
 
@@ -20,14 +21,17 @@ from sgltrace.interpreter import forking
 from sgltrace.model import Index
 from sgltrace.reports.context import Context
 from sgltrace.reports.options import RenderResult, ReportOptions
+from sgltrace.reports.packed import Files, write_folder, write_one_file
 from sgltrace.reports.pages import Task, names, pages, shared
-from sgltrace.reports.single import PackedSite
-from sgltrace.reports.site import Site, environment
+from sgltrace.reports.site import Part, Shard, Site, environment, packed
 from sgltrace.reports.source import Source
 from sgltrace.reports.views.functions import ModulePages
 
-CHUNK = 16
-"""Module pages that a process renders at a time."""
+T = TypeVar("T")
+LINES = 6000
+"""Lines of source whose functions a process renders at a time, and a browser unpacks at a time, about."""
+SOURCE = "source/"
+"""Before the name of a file: the text of its functions."""
 MOST_JOBS = 8
 """Processes at most: with more of them the time goes into the fork of a large process."""
 
@@ -43,46 +47,56 @@ def render(index: Index, source: Source | None, out: Path, options: ReportOption
     env = environment()
     env.globals |= shared(context, env)
     with _no_collection():
-        site = _one_file(context, out, env) if options.single_file else _folder(context, out, env, options.jobs)
-    return RenderResult(out / "index.html", site.files, site.bytes)
+        shards = list(_shards(_tasks(context, env), context, env, options.jobs))
+        files = Files(out)
+        write = write_one_file if options.single_file else write_folder
+        write(files, env, shards, packed({"names": names(context)}))
+    return RenderResult(out / "index.html", files.count, files.bytes)
 
 
-def _one_file(context: Context, out: Path, env: jinja2.Environment) -> Site:
-    site = PackedSite(out, env)
-    for write in _tasks(context, env):
-        write(site)
-    site.finish(names(context))
-    return site
-
-
-def _folder(context: Context, out: Path, env: jinja2.Environment, jobs: int | None) -> Site:
-    site = Site(out, env)
-    site.assets()
-    site.write_bytes("assets/names.js", f"sgl.names = {names(context)};\n".encode())
-    tasks = _tasks(context, env)
-    jobs = min(jobs or os.cpu_count() or 1, MOST_JOBS, 1 + len(context.modules) // CHUNK)
+def _shards(tasks: list[Task], context: Context, env: jinja2.Environment, jobs: int | None) -> Iterator[Shard]:
+    jobs = min(jobs or os.cpu_count() or 1, MOST_JOBS, 1 + len(context.modules) // 16)
     if jobs == 1 or "fork" not in multiprocessing.get_all_start_methods():
-        for write in tasks:
-            write(site)
-        return site
+        yield from (_done(task, env) for task in tasks)
+        return
     for path in context.paths:
         context.graph.depth(path)  # grown before the fork, so that each process need not
-    for files, size in _forked(tasks, out, env, jobs):
-        site.files += files
-        site.bytes += size
-    return site
+    yield from _forked(tasks, env, jobs)
 
 
 def _tasks(context: Context, env: jinja2.Environment) -> list[Task]:
-    modules, files = ModulePages(context, env), list(context.modules)
-    parts = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
-    return [*pages(context, env), *(partial(_write_modules, modules, part) for part in parts)]
+    modules, texts = ModulePages(context, env), sorted(context.texts().items())
+    lengths = [sum(f.end_line - f.line + 1 for f in functions) for functions in context.modules.values()]
+    texts_lengths = [sum(last - first + 1 for first, last in ranges) for _, ranges in texts]
+    return [
+        *pages(context, env),
+        *(partial(_write_modules, modules, part) for part in _together(list(context.modules), lengths)),
+        *(partial(_write_source, context, part) for part in _together(texts, texts_lengths)),
+    ]
 
 
-def _forked(tasks: list[Task], out: Path, env: jinja2.Environment, jobs: int) -> Iterator[tuple[int, int]]:
-    """What each task wrote (files, bytes), in the order of the tasks. An error of one ends all, and is raised here."""
+def _together(items: Sequence[T], lengths: Sequence[int]) -> Iterator[Sequence[T]]:
+    """``items`` in pieces of about ``LINES`` lines each."""
+    start = total = 0
+    for number, length in enumerate(lengths):
+        if number > start and total + length > LINES:
+            yield items[start:number]
+            start, total = number, 0
+        total += length
+    if items:
+        yield items[start:]
+
+
+def _done(task: Task, env: jinja2.Environment) -> Shard:
+    site = Site(env)
+    task(site)
+    return site.packed()
+
+
+def _forked(tasks: list[Task], env: jinja2.Environment, jobs: int) -> Iterator[Shard]:
+    """What each task made, in the order of the tasks. An error of one ends all, and is raised here."""
     global _work
-    _work = (out, env, tasks)
+    _work = (env, tasks)
     pool = ProcessPoolExecutor(
         jobs, mp_context=multiprocessing.get_context("fork"), initializer=signal.signal, initargs=_UNINTERRUPTED
     )
@@ -103,21 +117,29 @@ def _forked(tasks: list[Task], out: Path, env: jinja2.Environment, jobs: int) ->
 
 _UNINTERRUPTED = (signal.SIGINT, signal.SIG_IGN)
 """An interrupt reaches all processes of a terminal; the first tells the user, and ends the others."""
-_work: tuple[Path, jinja2.Environment, list[Task]] | None = None
+_work: tuple[jinja2.Environment, list[Task]] | None = None
 """What a forked process renders from; set just before the fork, so that nothing needs to be sent."""
 
 
-def _do(number: int) -> tuple[int, int]:
+def _do(number: int) -> Shard:
     assert _work is not None
-    out, env, tasks = _work
-    site = Site(out, env)
-    tasks[number](site)
-    return site.files, site.bytes
+    env, tasks = _work
+    return _done(tasks[number], env)
 
 
-def _write_modules(modules: ModulePages, files: list[str], site: Site) -> None:
+def _write_modules(modules: ModulePages, files: Sequence[str], site: Site) -> None:
     for file in files:
-        site.page(file, "module.html", page="functions", view=modules.page(file))
+        view = modules.page(file)
+        shown = [
+            Part(part.anchor, part.line, part.end_line, part.name, site.render("function.html", part=part))
+            for part in view.parts
+        ]
+        site.page(file, "module.html", shown, page="functions", view=view)
+
+
+def _write_source(context: Context, texts: Sequence[tuple[str, list[tuple[int, int]]]], site: Site) -> None:
+    for file, ranges in texts:
+        site.records[SOURCE + file] = context.reader.pieces(file, ranges)
 
 
 @contextmanager

@@ -1,23 +1,34 @@
-"""Writing pages: the template environment, the way back to the root, and the files."""
+"""Pages as a report keeps them: the template environment, and shards of pages packed for a browser to unpack.
+
+A page is kept without what all pages share. Its links name pages of the report behind ``#/``, as in
+``#/points.html#kind=metrics``, and ``templates/assets/router.js`` shows the one that the address names.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
 
 import sgltrace.templates
 from sgltrace.reports.graph import module, short
-from sgltrace.reports.source import HERE, Excerpt
 from sgltrace.reports.text import ROOT, evidence, evidence_of_many, finalize, plural, spelled, visible
 
 TEMPLATES = Path(sgltrace.templates.__file__).parent
 ASSETS = TEMPLATES / "assets"
+BETWEEN = "\x1e"
+"""Between the pieces of a rendered page. No input can write it: what is hidden is written out (``visible``)."""
+
+_SCRIPT = re.compile(r"assets/(\w+)\.js")
 
 
 def environment() -> jinja2.Environment:
@@ -40,11 +51,11 @@ def environment() -> jinja2.Environment:
         evidence_of_many=evidence_of_many,
         page_json=page_json,
         breakable=breakable,
-        numbered=numbered,
         prose=prose,
     )
     made.globals["ARROW"] = Markup('<span class="arrow" aria-hidden="true">→</span>')
     made.globals["ROOT"] = Markup(ROOT)
+    made.globals["BETWEEN"] = Markup(BETWEEN)
     return made
 
 
@@ -65,17 +76,6 @@ def prose(text: str) -> Markup:
     )
 
 
-def numbered(excerpt: Excerpt, anchors: bool = True) -> Markup:
-    """The lines of an excerpt as list items. Their HTML is inert, and a loop here costs a tenth of a template's."""
-    items = []
-    for line in excerpt.lines:
-        anchor = f' id="L{line.number}"' if anchors else ""
-        mark = ' class="hit"' if line.note else ""
-        note = f'<span class="note">{escape(visible(line.note))}</span>' if line.note and line.note != HERE else ""
-        items.append(f"<li{anchor}{mark}>{line.html}{note}</li>")
-    return Markup("\n".join(items))
-
-
 def page_json(value: Any) -> Markup:
     """``value`` as JSON for a ``script`` element of type ``application/json``: nothing in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -89,37 +89,65 @@ def script_safe(text: str) -> str:
     return visible(text).replace("<", "\\u003c")
 
 
+class Part(NamedTuple):
+    """A piece of a page that is shown alone: when the address names its anchor, or a line within its bounds."""
+
+    anchor: str
+    first: int
+    last: int
+    title: str
+    html: str
+
+
+class Page(NamedTuple):
+    """A page without its frame. ``key`` is its place in the navigation, ``style`` the class of its ``main``."""
+
+    title: str
+    key: str
+    scripts: list[str]
+    style: str
+    html: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some pages and texts by name, packed together: deflated JSON, as base64."""
+
+    names: list[str]
+    data: str
+
+    def record(self, name: str) -> Any:
+        """What is kept under a name."""
+        return json.loads(zlib.decompress(base64.b64decode(self.data)))[self.names.index(name)]
+
+
+def packed(records: dict[str, Any]) -> Shard:
+    """A shard of ``records``."""
+    text = json.dumps(list(records.values()), ensure_ascii=False, separators=(",", ":"))
+    # What UTF-8 cannot write was made visible, but in the address of a file that nobody could name otherwise.
+    return Shard(list(records), base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode())
+
+
 class Site:
-    """A folder of pages, and how much was written into it."""
+    """Takes the pages of one piece of work."""
 
-    def __init__(self, out: Path, env: jinja2.Environment) -> None:
-        self.out = out
+    def __init__(self, env: jinja2.Environment) -> None:
         self.env = env
-        self.files = 0
-        self.bytes = 0
-        self._folders: set[Path] = set()
+        self.records: dict[str, Any] = {}
 
-    def page(self, file: str, template: str, **context: Any) -> None:
-        """Renders ``template`` to ``file``, a path relative to the report with ``/``."""
-        self.write(file, self.env.get_template(template).render(context))
+    def page(self, file: str, template: str, parts: Iterable[Part] = (), **context: Any) -> None:
+        """Renders ``template`` as the page ``file``, with the ``parts`` that it shows one at a time."""
+        pieces = self.render(template, **context).split(BETWEEN)
+        title, key, scripts, style, html = pieces
+        self.records[file] = Page(
+            Markup(title).unescape(), key, _SCRIPT.findall(scripts), style.strip(), html, list(parts)
+        )
 
-    def write(self, file: str, text: str) -> None:
-        """Writes a page with its links made relative."""
-        back = "../" * file.count("/")
-        self.write_bytes(file, text.replace(ROOT, back).encode())
+    def render(self, template: str, **context: Any) -> str:
+        """The text of ``template``."""
+        return self.env.get_template(template).render(context)
 
-    def write_bytes(self, file: str, data: bytes) -> None:
-        """Writes a file and its folders."""
-        path = self.out / file
-        if path.parent not in self._folders:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._folders.add(path.parent)
-        path.write_bytes(data)
-        self.files += 1
-        self.bytes += len(data)
-
-    def assets(self) -> None:
-        """Copies the style sheet and the scripts."""
-        for asset in sorted(ASSETS.iterdir()):
-            if asset.suffix in (".css", ".js", ".svg"):
-                self.write_bytes(f"assets/{asset.name}", asset.read_bytes())
+    def packed(self) -> Shard:
+        """All of it as one shard."""
+        return packed(self.records)

@@ -1,20 +1,17 @@
-"""The indexed source as the report reads it: lines of a file, and highlighted excerpts with marks."""
+"""The indexed source as the report reads it: lines of a file, and which of them a page shows, with marks."""
 
 from __future__ import annotations
 
 import io
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sgltrace.errors import InputError
-from sgltrace.reports.highlight import highlight, plain
+from sgltrace.reports.text import visible
 
 LONGEST = 1500
 """Lines of one excerpt that are shown; the rest is left to the editor, and the page says so."""
-
-HERE = "here"
-"""The note of a line of which nothing more is to be said."""
 
 
 class Source(Protocol):
@@ -25,31 +22,26 @@ class Source(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Line:
-    """A line of an excerpt: its number, its inert HTML, and what is said about it (empty where nothing)."""
-
-    number: int
-    html: str
-    note: str = ""
-
-
 @dataclass(frozen=True)
 class Excerpt:
-    """Some lines of a file. ``cut`` counts the lines that were left out at the end."""
+    """Some lines of a file, which the browser fetches and highlights. ``cut`` counts those left out at the end.
+
+    ``notes`` has what is said of a line by its number; it is empty where the line is only marked.
+    """
 
     file: str
-    lines: list[Line]
+    first: int
+    last: int
+    notes: dict[int, str] = field(default_factory=dict)
     cut: int = 0
 
 
 class SourceReader:
-    """Reads each file once, none where the caller has no source, and keeps the highlighted lines asked for."""
+    """Reads each file once, none where the caller has no source."""
 
     def __init__(self, source: Source | None) -> None:
         self._source = source
         self._files: dict[str, list[str]] = {}
-        self._spans: dict[tuple[str, int, int], list[str]] = {}
 
     def lines(self, file: str) -> list[str]:
         """The file's lines without their ends, empty where the file cannot be read. Counted as Python counts them."""
@@ -67,29 +59,26 @@ class SourceReader:
         except InputError:  # the page says that the file could not be read
             return None
 
-    def span(self, file: str, first: int, last: int) -> list[str]:
-        """The highlighted lines ``first`` to ``last``, without the indentation that they share."""
-        key = (file, first, last)
-        if key not in self._spans:
-            lines = self.lines(file)[max(0, first - 1) : last]
-            indent = _shared_indent(lines)
-            mark = highlight if file.endswith((".py", ".pyi")) else plain
-            self._spans[key] = mark([line[indent:] for line in lines]) if lines else []
-        return self._spans[key]
+    def pieces(self, file: str, ranges: list[tuple[int, int]]) -> list[tuple[int, str]]:
+        """The text of some ranges of lines, those that meet joined: each with its first line, what hides visible."""
+        lines = self.lines(file)
+        joined: list[list[int]] = []
+        for first, last in sorted(ranges):
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1][1] = max(joined[-1][1], last)
+            else:
+                joined.append([first, last])
+        return [(first, visible("\n".join(lines[first - 1 : last]))) for first, last in joined if first <= len(lines)]
 
-    def function(self, file: str, first: int, last: int, notes: dict[int, str] | None = None) -> Excerpt:
-        """A whole function, with notes on some of its lines."""
-        notes = notes or {}
-        shown = self.span(file, first, min(last, first + LONGEST - 1))
-        lines = [Line(number, text, notes.get(number, "")) for number, text in enumerate(shown, first)]
-        return Excerpt(file, lines, max(0, last - first + 1 - LONGEST))
+    def function(self, file: str, first: int, last: int) -> Excerpt | None:
+        """A whole function; None where the file cannot be read or has no such line."""
+        end = min(last, first + LONGEST - 1, len(self.lines(file)))
+        return Excerpt(file, first, end, cut=max(0, last - first + 1 - LONGEST)) if end >= first else None
 
     def around(self, file: str, bounds: tuple[int, int], notes: dict[int, str], context: int = 4) -> list[Excerpt]:
         """The noted lines of a function with ``context`` lines around them, those that meet joined to one excerpt."""
         first, last = bounds
-        last = min(last, first + LONGEST - 1)
-        shown = self.span(file, first, last)
-        last = first + len(shown) - 1
+        last = min(last, first + LONGEST - 1, len(self.lines(file)))
         ranges: list[list[int]] = []
         for line in sorted(line for line in notes if first <= line <= last):
             low, high = max(first, line - context), min(last, line + context)
@@ -98,7 +87,7 @@ class SourceReader:
             else:
                 ranges.append([low, high])
         return [
-            Excerpt(file, [Line(n, shown[n - first], notes.get(n, "")) for n in range(low, high + 1)])
+            Excerpt(file, low, high, {line: note for line, note in notes.items() if low <= line <= high})
             for low, high in ranges
         ]
 
@@ -109,8 +98,3 @@ def _decode(data: bytes) -> str:
     except (SyntaxError, UnicodeDecodeError):
         encoding = "utf-8"
     return data.decode(encoding, errors="replace")
-
-
-def _shared_indent(lines: list[str]) -> int:
-    widths = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
-    return min(widths, default=0)

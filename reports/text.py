@@ -7,14 +7,14 @@ import re
 
 from markupsafe import Markup
 
-ROOT = "\ue000"
-"""Stands for the way back to the report's root in a page's links; replaced when the page is written."""
+ROOT = "#/"
+"""What stands before the name of a page in an address: all pages are shown by one file."""
 
 # Control characters but tab and newline, the soft hyphen, everything that has no width or turns the direction of
-# writing, line separators, tags, surrogates that UTF-8 cannot write, and ROOT, which no input may forge.
+# writing, line separators, tags, and surrogates that UTF-8 cannot write.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff" + ROOT + "]"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 
 

@@ -18,6 +18,7 @@ from sgltrace.reports import ReportOptions, render
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
+READY = "() => document.documentElement.dataset.ready === location.hash"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -67,8 +68,15 @@ class Visit:
     requests: list[str] = field(default_factory=list)
 
     def go(self, address: str) -> Page:
-        self.page.goto(f"{(self.folder / address.partition('#')[0]).as_uri()}{''.join(address.partition('#')[1:])}")
+        """The page at ``address``, as in ``points.html#path=v1``, loaded anew and ready."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{(self.folder / 'index.html').as_uri()}#/{address}")
+        self.ready()
         return self.page
+
+    def ready(self) -> None:
+        """Waits until the page that the address names is shown and its scripts ran."""
+        self.page.wait_for_function(READY)
 
     def rows(self) -> list[str]:
         """The first cells of the rows that a filtered table shows."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 from playwright.sync_api import expect
-from report_browser import Visit, watch
+from report_browser import READY, Visit, watch
 from sample_index import DictSource, sample_files, sample_index
 
 from sgltrace.reports import ReportOptions, render
@@ -61,7 +62,7 @@ def test_filters_and_search_go_into_the_address_and_come_back(visit):
     assert titles(visit) == shown
     page.get_by_role("button", name="Clear").click()
     assert len(visit.rows()) == SIX
-    assert page.url.endswith("points.html")
+    assert page.url.endswith("#/points.html")
 
 
 def test_a_question_leads_to_the_points_that_answer_it_with_their_reasons(visit):
@@ -109,6 +110,7 @@ def test_go_to_finds_functions_and_points_from_any_page(visit):
     page.keyboard.type("verify_v2")
     page.keyboard.press("Enter")
     page.wait_for_url("**/sglang.srt.speculative.eagle_worker_v2.html#EAGLEWorkerV2.verify_v2")
+    visit.ready()
     page.keyboard.press("Control+k")
     page.keyboard.type("slot prepare")
     page.keyboard.press("ArrowDown")
@@ -119,13 +121,13 @@ def test_go_to_finds_functions_and_points_from_any_page(visit):
 
 def test_go_to_keeps_what_is_typed_while_the_names_load(visit):
     page = visit.go("index.html")
-    names = (visit.folder / "assets/names.js").read_text()
-    page.evaluate("void (sgl.loadNames = () => new Promise((done) => { window.loaded = done; }))")
+    page.evaluate("void (window.load = sgl.loadNames)")
+    page.evaluate("void (sgl.loadNames = () => new Promise((done) => { window.loaded = () => load().then(done); }))")
     page.keyboard.press("/")
     page.keyboard.type("verify_v2")
     page.keyboard.press("Enter")
     assert page.url.endswith("index.html")
-    page.evaluate(f"{names}; void window.loaded()")
+    page.evaluate("void window.loaded()")
     page.wait_for_url("**/sglang.srt.speculative.eagle_worker_v2.html#EAGLEWorkerV2.verify_v2")
 
 
@@ -143,15 +145,20 @@ def test_a_function_is_shown_alone_when_it_is_addressed(visit):
     page = visit.go("functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch")
     expect(page.locator("article:visible")).to_have_count(1)
     assert "Scheduler.run_batch" in page.title()
-    page.get_by_role("link", name="Whole module").click()
-    assert page.locator("article:visible").count() > 5
+    page.locator("[data-whole] summary").click()
+    names = page.locator("[data-whole] a.fn")
+    assert names.count() > 5
+    wanted = names.nth(2).inner_text()
+    names.nth(2).click()
+    expect(page.locator("article h2")).to_have_text(wanted)
 
 
 def test_a_line_link_shows_its_function_and_marks_the_line(visit):
     page = visit.go("functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch")
     page.locator("article:visible .links a.at").first.click()
     expect(page.locator("article:visible")).to_have_count(1)
-    assert page.locator("li:target").evaluate("e => getComputedStyle(e).backgroundColor") != "rgba(0, 0, 0, 0)"
+    assert page.locator("li.target .no").inner_text() == page.url.rpartition("#L")[2]
+    assert page.locator("li.target").evaluate("e => getComputedStyle(e).backgroundColor") != "rgba(0, 0, 0, 0)"
 
 
 def test_formulas_are_evaluated_in_place_and_kept_in_the_address(visit):
@@ -341,7 +348,7 @@ def test_the_scheme_follows_the_system_and_can_be_chosen(browser, report, scheme
     while (other := "light" if dark else "dark") not in button.inner_text():
         button.click()
     assert (page.evaluate(lightness) < 128) == (other == "dark")
-    page.goto((report / "points.html").as_uri())
+    page.goto((report / "index.html").as_uri() + "#/points.html")
     assert (page.evaluate(lightness) < 128) == (other == "dark")
     context.close()
 
@@ -368,7 +375,8 @@ def test_no_serious_violation_of_accessibility(browser, report, axe, address):
     for scheme in ("light", "dark"):
         context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900}, bypass_csp=True)
         page = context.new_page()
-        page.goto((report / "x").as_uri()[:-1] + address)
+        page.goto((report / "index.html").as_uri() + "#/" + address)
+        page.wait_for_function(READY)
         page.evaluate(axe)
         found = page.evaluate(
             "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })"
@@ -401,21 +409,35 @@ def test_motion_is_only_for_who_wants_it(browser, report):
     context.close()
 
 
-def test_pages_can_be_read_without_scripts(browser, report):
+def test_the_first_screen_can_be_read_without_scripts(browser, report):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto((report / "points.html").as_uri())
-    expect(page.locator("table.points tbody tr")).to_have_count(SIX)
-    page.goto((report / "refactor.html").as_uri())
-    expect(page.locator(".plan")).to_have_count(6)
-    page.goto((report / "functions/sglang.srt.managers.scheduler.html").as_uri() + "#Scheduler.run_batch")
-    expect(page.locator("article:visible")).to_have_count(1)
+    page.goto((report / "index.html").as_uri())
+    expect(page.locator(".answer").first).to_be_visible()
     context.close()
 
 
 def test_the_first_screen_is_drawn_at_once(visit):
-    """Not a time, which depends on the machine: no script and no style sheet but the two that every page has."""
-    page = visit.go("index.html")
+    """Not a time, which depends on the machine: nothing is unpacked for it, and little is loaded."""
+    page = visit.page
+    page.goto((visit.folder / "index.html").as_uri())
     loaded = page.eval_on_selector_all("script[src], link[rel=stylesheet]", "all => all.map(e => e.src || e.href)")
-    assert [address.rsplit("/", 1)[1] for address in loaded] == ["report.css", "core.js"]
-    assert page.evaluate("document.documentElement.outerHTML.length") < 200_000
+    assert [address.rsplit("/", 1)[1] for address in loaded] == ["report.css", "report.js"]
+    expect(page.locator(".answer").first).to_be_visible()
+    assert (visit.folder / "index.html").stat().st_size < 200_000
+
+
+def test_an_address_that_no_page_has_is_said_to_be_one(visit):
+    page = visit.go("points/gone.html")
+    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+
+
+def test_a_report_whose_folder_is_incomplete_says_so(browser, report, tmp_path):
+    shutil.copytree(report, tmp_path / "cut")
+    for path in (tmp_path / "cut/data").iterdir():
+        path.unlink()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "cut/index.html").as_uri() + "#/points.html")
+    expect(page.locator("main")).to_contain_text("folder is incomplete")
+    context.close()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
 from report_browser import watch
+from report_pages import pages as pages_of
+from report_pages import sources
 from sample_index import DictSource, sample_files, sample_index, sample_runs
 
 from sgltrace.insight.observed import Run
@@ -77,38 +80,42 @@ def evil_report(index, tmp_path_factory) -> Path:
 
 
 def test_no_text_of_the_input_is_markup(evil_report):
-    for path in evil_report.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
+    texts = {name: page.html for name, page in pages_of(evil_report).items()}
+    texts["frame"] = (evil_report / "index.html").read_text(encoding="utf-8")
+    for name, text in texts.items():
         body = re.sub(r'<script type="application/json"[^>]*>.*?</script>', "", text, flags=re.DOTALL)
-        assert not re.search(r"<(script(?! src=)|img|svg onload|style|textarea|blink)", body), path.name
-        assert not re.search(r"<[^>]+\son\w+=", re.sub(r'"[^"]*"', '""', body)), path.name
-        assert 'href="javascript:' not in text, path.name
-        assert "1337" not in text, path.name
-        assert not re.search(
-            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ue000]", text
-        ), path.name
+        assert not re.search(r"<(script(?! src=)|img|svg onload|style|textarea|blink)", body), name
+        assert not re.search(r"<[^>]+\son\w+=", re.sub(r'"[^"]*"', '""', body)), name
+        assert 'href="javascript:' not in text, name
+        assert "1337" not in text, name
+        assert not HIDDEN.search(text), name
+    for file, pieces in sources(evil_report).items():
+        assert not any(HIDDEN.search(text) for _, text in pieces), file
+
+
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def test_hidden_characters_can_be_seen(evil_report):
-    page = (evil_report / "unknowns.html").read_text(encoding="utf-8")
+    page = pages_of(evil_report)["unknowns.html"].html
     assert "⟦U+202E⟧" in page and "⟦U+001B⟧" in page and "⟦U+0000⟧" in page
 
 
 def test_file_names_are_harmless(evil_report):
-    for path in evil_report.rglob("*"):
-        assert re.fullmatch(r"[A-Za-z0-9_.~-]+", path.name), path.name
-        assert len(path.name) < 150
+    for name in [*(path.name for path in evil_report.rglob("*")), *pages_of(evil_report)]:
+        assert re.fullmatch(r"[A-Za-z0-9_.~/-]+", name), name
+        assert len(name) < 150
 
 
 def test_nothing_runs_and_nothing_is_requested_in_a_browser(evil_report, browser):
-    pages = sorted(path.relative_to(evil_report).as_posix() for path in evil_report.rglob("*.html"))
     context = browser.new_context()
     visit = watch(context.new_page(), evil_report)
-    for address in pages:
-        page = visit.go(address)
-        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-        assert page.evaluate("window.evil") is None, address
-        assert page.title() != "", address
+    for name, kept in pages_of(evil_report).items():
+        for address in [name, *(f"{name}#{quote(anchor)}" for anchor in kept.parts)]:
+            page = visit.go(address)
+            page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+            assert page.evaluate("window.evil") is None, address
+            assert page.title() != "", address
     page = visit.go("graph.html")
     page.get_by_label("Function", exact=True).fill("run_batch")
     page.keyboard.press("Enter")

@@ -33,19 +33,19 @@ def one(browser, single):
 
 
 def open_at(one: Visit, address: str):
-    page = one.go("index.html")
-    page.evaluate("address => { location.hash = address }", address)
-    return page
+    return one.go(address.removeprefix("#/"))
 
 
 def test_every_link_of_every_page_leads_to_a_page(one):
     page = one.go("index.html")
-    pages = page.evaluate("Object.keys(JSON.parse(document.getElementById('pages').textContent))")
+    pages = page.evaluate("JSON.parse(document.getElementById('pages').textContent).flat()")
     assert len(pages) > 25
     broken = []
     for address in pages:
+        if address.startswith("source/"):
+            continue
         page.evaluate("address => { location.hash = '#/' + address }", address)
-        page.locator(f'main[data-page="{address}"] h1').first.wait_for()
+        one.ready()
         links = page.eval_on_selector_all("main a[href^='#/']", "all => all.map(a => a.getAttribute('href'))")
         broken += [link for link in links if re.split("#", link)[1][1:] not in pages]
     assert broken == []
@@ -71,8 +71,8 @@ def test_a_function_is_shown_alone_and_a_line_marked(one):
     expect(page.locator("article:visible")).to_have_count(1)
     page.locator("article:visible .links a.at").first.click()
     expect(page.locator("li.target")).to_have_count(1)
-    page.get_by_role("link", name="Whole module").click()
-    expect(page.locator("article:visible").nth(1)).to_be_visible()
+    page.locator("[data-whole] summary").click()
+    expect(page.locator("[data-whole] a.fn").nth(1)).to_be_visible()
 
 
 def test_scripts_of_pages_run_whenever_they_are_shown(one):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import inspect
 import json
 import re
@@ -13,8 +12,8 @@ from pygments.lexers import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String
 from sample_index import FILES
 
-from sgltrace.reports import graph, highlight, layout, links, source, text
-from sgltrace.reports.site import page_json, prose
+from sgltrace.reports import graph, layout, links, source, text
+from sgltrace.reports.site import ASSETS, BETWEEN, page_json, prose
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ from sgltrace.reports.site import page_json, prose
         ("\x1b[31m", "⟦U+001B⟧[31m"),
         ("zero\u200bwidth\ufeff", "zero⟦U+200B⟧width⟦U+FEFF⟧"),
         ("\ud800", "⟦U+D800⟧"),
-        (text.ROOT, "⟦U+E000⟧"),
+        (BETWEEN, "⟦U+001E⟧"),
         ("größe 大きさ", "größe 大きさ"),
     ],
 )
@@ -66,57 +65,37 @@ def by_pygments(code: str) -> list[tuple[str, str]]:
     return found
 
 
-def by_us(code: str) -> list[tuple[str, str]]:
-    joined = "\n".join(highlight.highlight(code.split("\n")))
-    found: list[tuple[str, str]] = []
-    for name, value in re.findall(r'<span class="(\w+)">(.*?)</span>', joined, re.DOTALL):
-        if name == "s" and found and found[-1][0] == "s":
-            continue
-        found += [("s", "")] if name == "s" else [(name, part) for part in html.unescape(value).split()]
-    return found
+@pytest.fixture(scope="module")
+def tokens(browser):
+    """Splits code as the report's script does: (class, text) of all of it."""
+    page = browser.new_page()
+    page.evaluate("window.sgl = {}")
+    page.evaluate((ASSETS / "code.js").read_text())
+    yield lambda code: [tuple(pair) for pair in page.evaluate("code => sgl.tokens(code)", code)]
+    page.close()
 
 
 @pytest.mark.parametrize("code", SOURCES, ids=range(len(SOURCES)))
-def test_highlighting_agrees_with_pygments(code):
+def test_highlighting_agrees_with_pygments(code, tokens):
     code = re.sub(r"\bf(?=[\"'])", "", code)  # Pygments looks into the fields of an f-string
-    assert by_us(code) == by_pygments(code)
+    found: list[tuple[str, str]] = []
+    for name, value in tokens(code):
+        if name == "s" and found and found[-1][0] == "s":
+            continue
+        if name:
+            found += [("s", "")] if name == "s" else [(name, part) for part in value.split()]
+    assert found == by_pygments(code)
 
 
-def test_highlighted_lines_close_what_they_open_and_lose_nothing():
-    code = 'x = """a <b>\n& \u202e c"""\ny = f"{x!r}" # <i>'
-    lines = highlight.highlight(code.split("\n"))
-    assert all(line.count("<span") == line.count("</span>") for line in lines)
-    assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lines))) == text.visible(code)
-
-
-def test_highlighting_loses_nothing_of_any_text():
+def test_highlighting_loses_nothing_of_any_text(tokens):
     random = Random(7)
     parts = [
-        "def ",
-        "class",
-        " ",
-        "\n",
-        '"',
-        "'",
-        '"""',
-        "#",
-        "\\",
-        "f",
-        "rb",
-        "1.5e-3",
-        "@x.y",
-        "<b>",
-        "&",
-        "x",
-        ".",
-        "self",
-        "ü",
-    ]
-    for _ in range(2000):
-        code = "".join(random.choices(parts, k=random.randint(1, 14)))
-        lines = highlight.highlight(code.split("\n"))
-        assert html.unescape(re.sub(r"</?span[^>]*>", "", "\n".join(lines))) == code
-        assert all(line.count("<span") == line.count("</span>") for line in lines), code
+        "def ", "class", " ", "\n", '"', "'", '"""', "#", "\\", "f", "rb", "1.5e-3", "@x.y", "<b>", "&", "x", ".",
+        "self", "ü", "0x", "1_", "_", "1e",
+    ]  # fmt: skip
+    codes = ["".join(random.choices(parts, k=random.randint(1, 14))) for _ in range(500)]
+    for code in codes:
+        assert "".join(text for _, text in tokens(code)) == code
 
 
 def test_lines_are_counted_as_python_counts_them():
@@ -129,8 +108,7 @@ def test_marked_lines_that_meet_share_an_excerpt():
         type("S", (), {"read": lambda self, path: b"\n".join(b"x%d" % i for i in range(1, 60))})()
     )
     found = reader.around("x.py", (1, 59), {5: "a", 12: "b", 40: "c"}, 4)
-    assert [(e.lines[0].number, e.lines[-1].number) for e in found] == [(1, 16), (36, 44)]
-    assert [line.number for e in found for line in e.lines if line.note] == [5, 12, 40]
+    assert [(e.first, e.last, list(e.notes)) for e in found] == [(1, 16, [5, 12]), (36, 44, [40])]
 
 
 def test_the_layout_has_every_function_once_and_no_card_over_another():

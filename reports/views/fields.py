@@ -15,9 +15,6 @@ from sgltrace.reports.site import breakable
 from sgltrace.reports.text import file_name
 from sgltrace.reports.views.common import guard_texts
 
-PAGE = 1200
-"""Accesses on one page; a class with more goes on on the next."""
-
 
 @dataclass(slots=True)
 class AccessRow:
@@ -45,13 +42,11 @@ class FieldSection:
 
 @dataclass(frozen=True)
 class FieldsPage:
-    """Some fields of one class. ``pages`` are the addresses of all pages of the class."""
+    """The fields of one class."""
 
     cls: str
     role: str
     file: str
-    number: int
-    pages: list[str]
     sections: list[FieldSection]
 
 
@@ -88,12 +83,11 @@ class FieldLine:
 def field_addresses(context: Context) -> dict[str, Markup]:
     """The address of each field's section, by ``Class.field``, the class named with and without its module."""
     found: dict[str, Markup] = {}
-    for cls, files in _pages(context).items():
-        for file, fields in files.items():
-            for field in fields:
-                address = page_link(file, file_name(field.field))
-                found[f"{cls}.{field.field}"] = address
-                found.setdefault(f"{cls.rpartition(':')[2]}.{field.field}", address)
+    for file, (cls, fields) in _pages(context).items():
+        for field in fields:
+            address = page_link(file, file_name(field.field))
+            found[f"{cls}.{field.field}"] = address
+            found.setdefault(f"{cls.rpartition(':')[2]}.{field.field}", address)
     return found
 
 
@@ -124,23 +118,16 @@ class FieldPages:
         self._macros = env.get_template("macros.html").module
         self._points = points
         self._conditions: dict[tuple[Guard, ...], Markup] = {}
-        self._classes = _pages(context)
-        self._files = {
-            file: (cls, number, fields)
-            for cls, files in self._classes.items()
-            for number, (file, fields) in enumerate(files.items(), 1)
-        }
+        self._files = _pages(context)
 
     def files(self) -> list[str]:
-        """All pages, by class."""
+        """All pages: one a class."""
         return list(self._files)
 
     def page(self, file: str) -> FieldsPage:
         """The page that is written to ``file``."""
-        cls, number, fields = self._files[file]
-        sections = [self._section(field) for field in fields]
-        role = fields[0].role.replace("_", " ")
-        return FieldsPage(cls, role, file, number, list(self._classes[cls]), sections)
+        cls, fields = self._files[file]
+        return FieldsPage(cls, fields[0].role.replace("_", " "), file, [self._section(field) for field in fields])
 
     def _section(self, field: Field) -> FieldSection:
         short_name = f"{field.cls.rpartition(':')[2]}.{field.field}"
@@ -174,33 +161,14 @@ class FieldPages:
         return self._conditions[key]
 
 
-def _pages(context: Context) -> dict[str, dict[str, list[Field]]]:
-    """For each class the files of its pages, and the fields on each."""
+def _pages(context: Context) -> dict[str, tuple[str, list[Field]]]:
+    """The page of each class with its fields."""
     by_class: dict[str, list[Field]] = {}
     for field in context.fields:
         by_class.setdefault(field.cls, []).append(field)
     names = {cls: cls.replace(":", ".") for cls in by_class}
     files = dict(addresses("fields", names.values()))
-    stems = {cls: files[name] for cls, name in names.items()}
-    pages: dict[str, dict[str, list[Field]]] = {}
-    for cls, fields in by_class.items():
-        stem = stems[cls].removesuffix(".html")
-        parts = enumerate(_parts(fields), 1)
-        pages[cls] = {f"{stem}{f'~{number}' if number > 1 else ''}.html": part for number, part in parts}
-    return pages
-
-
-def _parts(fields: list[Field]) -> list[list[Field]]:
-    parts: list[list[Field]] = [[]]
-    count = 0
-    for field in fields:
-        size = len(field.writes) + len(field.reads)
-        if parts[-1] and count + size > PAGE:
-            parts.append([])
-            count = 0
-        parts[-1].append(field)
-        count += size
-    return parts
+    return {files[names[cls]]: (cls, fields) for cls, fields in by_class.items()}
 
 
 def _functions(accesses: list[Access], path: str) -> int:

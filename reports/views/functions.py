@@ -1,4 +1,8 @@
-"""The pages of functions, by module: where each stands, how a step gets there, its source, its callers and callees."""
+"""The pages of functions, by module: where each stands, how a step gets there, its source, its callers and callees.
+
+There are tens of thousands of links on them, and what the browser can tell is left to it: the text of a link to a
+function is in its address, and ``<i>12</i>`` is a link to line 12 on the page of the function named before it.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +76,9 @@ class FunctionPart:
     anchor: str
     fragment: Markup
     """The anchor as it stands in an address."""
+    page: Markup
+    """The module's page."""
+    file: str
     line: int
     end_line: int
     phases: list[str]
@@ -79,7 +86,7 @@ class FunctionPart:
     editor: str | None
     forge: str | None
     ways: list[ShortWay]
-    excerpt: Excerpt
+    excerpt: Excerpt | None
     callers: Neighbours
     callees: Neighbours
     unresolved: list[UnresolvedCall]
@@ -150,6 +157,8 @@ class ModulePages:
             name=short(function.id),
             anchor=anchor(function.id),
             fragment=Markup((context.links.function(function.id) or "").rpartition("#")[2]),
+            page=context.links.page(function.id) or Markup(),
+            file=function.file,
             line=function.line,
             end_line=function.end_line,
             phases=function.phase,
@@ -175,7 +184,10 @@ class ModulePages:
 
     def _link(self, identifier: str) -> Markup:
         if identifier not in self._links:
-            self._links[identifier] = self._macros.function(function_link(self._context, identifier))  # type: ignore[attr-defined]
+            link = function_link(self._context, identifier)
+            self._links[identifier] = (
+                Markup(f'<a class="fn" href="{link.url}"></a>') if link.url else self._macros.function(link)  # type: ignore[attr-defined]
+            )
         return self._links[identifier]
 
     def _edge(self, edge: CallEdge) -> Markup:
@@ -183,18 +195,11 @@ class ModulePages:
         ran = self._ran.get((edge.caller, edge.callee), 0)
         marked = edge.virtual or edge.confidence < 1 or ran
         marks = self._macros.marks(edge, ran) if marked else ""  # type: ignore[attr-defined]
-        page = self._context.links.page(edge.caller) or ""
-        return Markup(marks) + Markup("").join(self._line(page, site) + self._guards(site) for site in edge.sites)
+        return Markup(marks) + Markup("").join(_line(site) + self._guards(site) for site in edge.sites)
 
     def _lines(self, edge: CallEdge) -> Markup:
         """What is said of it on the callee's page: the lines, where the conditions can be read."""
-        page = self._context.links.page(edge.caller) or ""
-        return Markup("").join(self._line(page, site) for site in edge.sites)
-
-    def _line(self, page: str, site: CallSite) -> Markup:
-        if not page:
-            return Markup(f'<span class="at">{site.line}</span>')
-        return Markup(f'<a class="at" href="{page}#L{site.line}">{site.line}</a>')
+        return Markup("").join(map(_line, edge.sites))
 
     def _guards(self, site: CallSite) -> Markup:
         key = tuple(site.guards)
@@ -219,6 +224,10 @@ class ModulePages:
 
 def _joined(items: list[Markup]) -> Neighbours:
     return Neighbours(len(items), Markup("</li>\n<li>").join(items))
+
+
+def _line(site: CallSite) -> Markup:
+    return Markup(f"<i>{site.line}</i>")
 
 
 def _first_line(edge: CallEdge) -> tuple[int, str]:

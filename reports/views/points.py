@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from sgltrace.model import DESIGNS, CouplingPoint, Place
-from sgltrace.reports.context import Context
+from sgltrace.reports.context import NEAR, Context
 from sgltrace.reports.links import addresses, page_link
 from sgltrace.reports.severities import DESIGN_TEXT, severity
-from sgltrace.reports.source import HERE, Excerpt
+from sgltrace.reports.source import Excerpt
 from sgltrace.reports.views.common import (
     FunctionLink,
     PlaceLink,
@@ -27,9 +27,6 @@ from sgltrace.reports.views.common import (
 from sgltrace.reports.views.crossing import Crossing, crossing
 from sgltrace.reports.views.functions import Step, Way
 from sgltrace.reports.views.seen import SeenTable, seen_table
-
-NEAR = 4
-"""Lines of context around a marked line."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,8 @@ class EndCode:
     """One function at an end of the point: its marked lines as excerpts, and how a step gets there."""
 
     function: FunctionLink
+    page: Markup | None
+    """What its line numbers lead to."""
     file: str
     places: list[PlaceLink]
     excerpts: list[Excerpt]
@@ -158,12 +157,12 @@ def _end(context: Context, name: str, places: list[Place]) -> EndCode:
     notes: dict[int, str] = {}
     for place in places:
         notes[place.line] = "; ".join(filter(None, dict.fromkeys((notes.get(place.line, ""), place.what))))
-    marks = {line: text or HERE for line, text in notes.items()}
     return EndCode(
         function=function_link(context, name),
+        page=context.links.page(name),
         file=file,
         places=[place_link(context, place) for place in places],
-        excerpts=context.reader.around(file, (max(1, bounds[0]), bounds[1]), marks, NEAR) if file else [],
+        excerpts=context.reader.around(file, (max(1, bounds[0]), bounds[1]), notes, NEAR) if file else [],
         ways=[way for path in context.paths if (way := _way(context, path, name)) is not None],
         phases=function.phase if function else [],
     )

@@ -26,17 +26,14 @@ window.sgl = { names: null };
   };
   sgl.json = (id) => JSON.parse(document.getElementById(id).textContent);
 
-  // The fragment of the page's address. A report in one file has the page's name before it, as in #/points.html#kind=x.
+  // What the address names on the page, after the page's own name, as in #/points.html#kind=x.
   sgl.fragment = function () {
-    const hash = location.hash.startsWith("#/") ? "#" + location.hash.split("#").slice(2).join("#") : location.hash;
+    const hash = "#" + location.hash.split("#").slice(2).join("#");
     try { return decodeURIComponent(hash.slice(1)); } catch { return hash.slice(1); }
   };
-  // The script of a page runs when it is loaded; in a report of one file whenever its page is shown.
+  // The script of a page runs whenever the page is shown, and the signal ends what it listens to.
   const scripts = {};
-  sgl.page = function (name, setup) {
-    scripts[name] = setup;
-    if (!page.dataset.single) setup(new AbortController().signal);
-  };
+  sgl.page = (name, setup) => { scripts[name] = setup; };
   sgl.run = (name, signal) => scripts[name](signal);
 
   sgl.address = (file, name) => encodeURI(file) + "#" + encodeURIComponent(name);
@@ -44,14 +41,13 @@ window.sgl = { names: null };
   // The state of a page lives in the address, after the #, as key=value pairs.
   sgl.state = {
     read() {
-      const text = location.hash.slice(1).split("#").pop();
+      const text = location.hash.split("#").slice(2).join("#");
       return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
     },
     write(values) {
       const kept = Object.entries(values).filter(([, value]) => value !== "" && value != null);
       const hash = new URLSearchParams(kept).toString();
-      const before = location.hash.startsWith("#/") ? "#" + location.hash.split("#")[1] : "";
-      history.replaceState(null, "", before || hash ? before + (hash ? "#" + hash : "") : location.pathname + location.search);
+      history.replaceState(null, "", "#/" + encodeURI(sgl.current()) + (hash ? "#" + hash : ""));
     },
   };
 
@@ -70,15 +66,6 @@ window.sgl = { names: null };
 
   // Go to: names are loaded when first asked for.
   let dialog = null;
-  function loadNames() {
-    return new Promise((done) => {
-      if (sgl.names) { done(); return; }
-      if (sgl.loadNames) { sgl.loadNames().then(done); return; }
-      const script = sgl.element("script", { src: root + "assets/names.js" });
-      script.addEventListener("load", done);
-      document.head.append(script);
-    });
-  }
   // [name, where, address, whether it is a coupling point, text to search]
   let entries = null;
   function allEntries() {
@@ -140,7 +127,7 @@ window.sgl = { names: null };
       if (wanted) { wanted = false; follow(); }
     };
     input.addEventListener("input", show);
-    loadNames().then(show);
+    sgl.loadNames().then(show);
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }
       if (event.key === "ArrowUp") { choose(chosen - 1); event.preventDefault(); }
@@ -159,8 +146,6 @@ window.sgl = { names: null };
   }
   document.addEventListener("DOMContentLoaded", () => {
     themeButton();
-    const current = document.querySelector("nav [aria-current]");  // on a small screen the links are a strip
-    if (current) current.closest("nav").scrollLeft = current.offsetLeft - 40;
     const button = document.getElementById("jump-open");
     button.hidden = false;
     button.addEventListener("click", jump);
