@@ -7,10 +7,11 @@ MODE is `base` or ALGORITHM,STEPS,TOPK,DRAFT_TOKENS,PATH; MODELS the folder with
 `fixtures/traces/record.py`. `toy` takes the small engine of `fixtures/toysgl` instead, on the CPU.
 
 The throughput of one engine varies by several percent from second to second, and two engines differ by more; so every
-wrapper is taken off the running scheduler and put back again, in turns of a quarter second, and each turn is held
-against the mean of the two beside it. Printed: that ratio's mean, its standard error, and the mean of each fifth of the
-run. With --control the wrappers stay off in every turn, so that the ratio shows what the method itself sees. Whether
-greedy output stays the same is looked at, too. What was seen on an H200 is in `docs/recording.md`.
+wrapper is taken off the running scheduler and put back again, between two steps, in turns of an eighth of a second. The
+first steps of a turn, in which Python adapts itself, are left out, and each turn is held against the mean of the two
+beside it. Printed: that ratio's mean, its standard error, the mean of each fifth of the run, and the recorder's own
+account. With --control the wrappers stay off in every turn, so that the ratio shows what the method itself sees.
+Whether greedy output stays the same is looked at, too. What was seen on an H200 is in `docs/recording.md`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TURN = 0.25
-"""Seconds."""
+TURN = 0.125
+"""Seconds: longer than the gap that the recorder's account takes for a step (``pace.PAUSE_NS``)."""
+SETTLE = 4
+"""Steps after a switch that are left out."""
 FOLDER = "DECODE_OVERHEAD_DIR"
 STEP = "Scheduler.run_batch"
 CONTROL = "control"
 """The file that keeps the wrappers off."""
 BLOCKS = 20
+LEVELS = ("full", "light", "counted")
+LEAST = 6
+"""Steps of a turn, without which it is left out."""
 
 
 def toggle() -> None:
@@ -45,12 +50,18 @@ def toggle() -> None:
         return
     from sgltrace_probe import attach, hooks  # type: ignore[import-not-found]
 
-    folder, held, begun, on = Path(os.environ[FOLDER]), [], [], True
+    folder, held, on = Path(os.environ[FOLDER]), [], True
+    begun: list[float] = []
+    places: list[tuple[Any, str, Any, Any]] = []
     original = hooks.wrap_site
+    go = False
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def run_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
-            begun.append(time.perf_counter())
+            now = time.perf_counter()
+            begun.append(now)
+            if now - begun[0] > TURN:
+                turn()
             return function(self, *args, **kwargs)
 
         return run_batch
@@ -69,39 +80,47 @@ def toggle() -> None:
         held.append((owner, name, stored, wrapped))
 
     def switch() -> None:
+        if not places:
+            pairs = {id(wrapped): (stored, wrapped) for _, _, stored, wrapped in held}
+            places.extend(held)
+            for name, module in list(sys.modules.items()):
+                if name.startswith(("sglang", "toysgl")) and module is not None:
+                    places.extend(
+                        (module, key, *pairs[id(value)])
+                        for key, value in list(vars(module).items())
+                        if id(value) in pairs
+                    )
         put = on and not (folder / CONTROL).exists()
-        for owner, name, stored, wrapped in held:
+        for owner, name, stored, wrapped in places:
             setattr(owner, name, wrapped if put else stored)
-        swap = {id(old if put else new): new if put else old for _, _, old, new in held}
-        for name, module in list(sys.modules.items()):
-            if name.startswith("sglang") and module is not None:
-                for key, value in list(vars(module).items()):
-                    if id(value) in swap:
-                        setattr(module, key, swap[id(value)])
 
-    def turns() -> None:
-        nonlocal on
-        while True:
-            time.sleep(TURN)
-            if (folder / "go").exists():
-                steps, begun[:] = list(begun), []
-                if len(steps) > 1:
-                    with (folder / f"{os.getpid()}.turns").open("a") as file:
-                        file.write(json.dumps([on, len(held), steps]) + "\n")
-                on = not on
-                switch()
+    def turn() -> None:
+        """On the scheduler's own thread, before a step: what follows is run with the other functions."""
+        nonlocal on, go
+        go = go or (folder / "go").exists()
+        if go:
+            turns.append((on, list(begun)))
+            on = not on
+            switch()
+            if len(turns) % 16 == 0:
+                with (folder / f"{os.getpid()}.turns").open("a") as file:
+                    file.writelines(json.dumps([on, len(held), steps]) + "\n" for on, steps in turns)
+                turns.clear()
+        begun.clear()
 
+    turns: list[tuple[bool, list[float]]] = []
     hooks.wrap_site = attach.wrap_site = wrap_site
-    threading.Thread(target=turns, daemon=True).start()
 
 
 def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
     """Each turn against the two beside it. A gap of a tenth of a second is no step; one of three usual steps counts as
     three, so that a hiccup of the machine does not decide. Ratios beside one another share turns: the error comes from
     blocks of them. Raises ``SystemExit`` if there are too few turns of enough steps."""
-    gaps = [[b - a for a, b in itertools.pairwise(steps) if b - a < 0.1] for _, _, steps in turns]
+    gaps = [[b - a for a, b in itertools.pairwise(steps[SETTLE:]) if b - a < 0.1] for _, _, steps in turns]
     usual = statistics.median(gap for inside in gaps for gap in inside)
-    means = [statistics.fmean(min(gap, 3 * usual) for gap in inside) if len(inside) > 15 else None for inside in gaps]
+    means = [
+        statistics.fmean(min(gap, 3 * usual) for gap in inside) if len(inside) > LEAST else None for inside in gaps
+    ]
     found = []
     for (on, _, _), before, here, after in zip(turns[1:], means, means[1:], means[2:], strict=False):
         if before and here and after:
@@ -109,7 +128,7 @@ def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
             found.append(beside / here if on else here / beside)
     fifth, size = len(found) // 5, len(found) // BLOCKS
     if not size:
-        raise SystemExit(f"{len(found)} turns with more than 15 steps; {BLOCKS} are needed: decode for longer")
+        raise SystemExit(f"{len(found)} turns with more than {LEAST} steps; {BLOCKS} are needed: decode for longer")
     blocks = [statistics.fmean(found[at * size : (at + 1) * size]) for at in range(BLOCKS)]
     return {
         "step_ms": round(usual * 1e3, 3),
@@ -119,6 +138,25 @@ def ratios(turns: list[tuple[bool, int, list[float]]]) -> dict[str, object]:
         "fifths": [round(statistics.fmean(found[at * fifth : (at + 1) * fifth]), 4) for at in range(5)],
         "wrappers": max(held for _, held, _ in turns),
     }
+
+
+def accounts(folder: Path) -> list[dict[str, object]]:
+    """The recorder's own account, of each process: its share of the time, and microseconds and steps by level."""
+    from sgltrace.runtime.trace import read_trace  # this file is loaded in servers, too
+
+    found = []
+    for process in read_trace(folder).recording():
+        head = process.head
+        if head is not None and head.share is not None:
+            levels = {name: (getattr(head, f"{name}_ns"), getattr(head, f"{name}_steps")) for name in LEVELS}
+            found.append(
+                {
+                    "share": round(head.share, 4),
+                    "microseconds": {name: round(ns / steps / 1e3, 1) for name, (ns, steps) in levels.items() if steps},
+                    "steps": {name: steps for name, (_, steps) in levels.items()},
+                }
+            )
+    return found
 
 
 def decode(mode: str, models: str, tokens: int, times: int) -> None:
@@ -150,6 +188,7 @@ def main() -> None:
     parser.add_argument("models", nargs="?", default="")
     parser.add_argument("--tokens", type=int, default=2400)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--every", default="0", help="as `sgltrace run` takes it")
     parser.add_argument("--control", action="store_true", help="keep the wrappers off in every turn")
     parser.add_argument("--decode", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -178,6 +217,8 @@ def main() -> None:
                 "sgltrace",
                 "run",
                 "--no-report",
+                "--every",
+                given.every,
                 "-o",
                 f"{name}/trace",
                 "--",
@@ -194,6 +235,7 @@ def main() -> None:
             found = ratios([json.loads(line) for line in turns.read_text().splitlines()])
             if outputs.exists():
                 found["identical"] = outputs.read_text() == "1"
+            found["account"] = accounts(folder / "trace")
             print(json.dumps({"mode": given.mode, **found}))
 
 

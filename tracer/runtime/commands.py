@@ -46,7 +46,9 @@ def run(
     every: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Record every Nth step in full (1: all; 0: what 0.5% of the time pays for)."
+            min=0,
+            metavar="N",
+            help="Record every Nth step in full (1: all; 0: as many as half a percent of the time allows).",
         ),
     ] = 0,
     pointers: Annotated[

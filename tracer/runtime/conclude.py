@@ -84,6 +84,8 @@ def summary(folder: Path, seen: Progress, trace: Trace | None) -> list[str]:
     ]
     if trace is not None:
         lines += [text for process in trace.recording() if (text := how_it_ended(trace, process))]
+        if trace.run is not None and trace.run.signals and trace.run.exit_code is not None:
+            lines.append(f"ended by {trace.run.signals[0]}; the command's exit code is {trace.run.exit_code}")
     if seen.dropped_records:
         lines.append(f"the oldest {seen.dropped_records} records were dropped to keep to --max-bytes")
     if trace is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import wire
 from .describe import Describer, read_attribute
-from .pace import COLD, COUNT, FULL, LIGHT, OFF, PAUSE_NS, PREEMPTED_NS, Pace, Spent
+from .pace import COLD, COUNT, DISPLACED, FULL, LIGHT, OFF, PAUSE_NS, PREEMPTED_NS, Pace, Spent
 from .recorder import Recorder, RecorderStopped
 from .selectors import RETURN, Selector
 from .tally import Tally, lengths_of
@@ -271,7 +271,8 @@ class Probe:
         if not steps:
             return 0.0
         gated = max(0.0, self._calls[FULL] / max(1, self._measured[FULL]) - calls / steps)
-        return self._spent_ns[level] + COLD * (calls * self.wrapper_ns + gated * steps * self.gate_ns)
+        cost = self._spent_ns[level] + COLD * (calls * self.wrapper_ns + gated * steps * self.gate_ns)
+        return cost * DISPLACED if level == FULL else cost
 
     def _all_steps(self, spent: Spent) -> list[float]:
         """``spent`` as if every step had been measured, for the head."""
