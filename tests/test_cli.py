@@ -156,7 +156,8 @@ def test_version_help_and_nothing(call):
     code, out, _ = call("--version")
     assert (code, out.splitlines()[0]) == (0, "sgltrace 0.1.0")
     assert re.fullmatch(
-        r"sgltrace\.index/1, sgltrace\.trace/1, records of version \d \(reads [\d and]+\)", out.splitlines()[1]
+        r"sgltrace\.index/1, sgltrace\.trace/1(?:, sgltrace\.\w+/1)*, records of version \d \(reads [\d and]+\)",
+        out.splitlines()[1],
     )
     assert call("--help")[0] == 0
     code, out, err = call()

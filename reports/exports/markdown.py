@@ -17,7 +17,7 @@ def markdown(index: Index, runs: list[Run]) -> bytes:
     """The summary. Names out of the source are escaped."""
     source = index.source
     lines = [
-        f"# Coupling of speculative decoding in {_text(f'{source.name} {source.version or source.requested}')}",
+        f"# Coupling of speculative decoding in {escaped(f'{source.name} {source.version or source.requested}')}",
         "",
     ]
     lines += _answers(index)
@@ -33,7 +33,7 @@ def markdown(index: Index, runs: list[Run]) -> bytes:
         f"- {unresolved} calls whose target is not known",
         f"- {len(index.skipped)} files not read",
     ]
-    lines += [f"- {_text(note)}" for note in index.notes]
+    lines += [f"- {escaped(note)}" for note in index.notes]
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
@@ -43,7 +43,7 @@ def _answers(index: Index) -> list[str]:
     for path in PATHS:
         if not index.entry_points.get(path):
             unknown = index.unknown_paths.get(path)
-            told = f"this release has no {path} worker" if unknown is None else f"unknown: {_text(unknown)}"
+            told = f"this release has no {path} worker" if unknown is None else f"unknown: {escaped(unknown)}"
             lines.append(f"| {path} | | {told} | | |")
             continue
         for design in DESIGNS:
@@ -61,9 +61,9 @@ def _checklist(path: str, points: list[CouplingPoint]) -> list[str]:
             if point.severity.get(path) != level:
                 continue
             designs = ", ".join(d for d in DESIGNS if severity(point, path, d) == level) or "none of its own"
-            lines.append(f"- [ ] **{_text(point.title)}** ({level}; designs {designs}; {_text(point.kind)})")
+            lines.append(f"- [ ] **{escaped(point.title)}** ({level}; designs {designs}; {escaped(point.kind)})")
             for text in filter(None, (point.why_it_blocks, point.refactor)):
-                lines.append(f"  - {_text(text)}")
+                lines.append(f"  - {escaped(text)}")
             lines += [f"  - fixed in {_place(place)}" for place in point.producers]
             lines += [f"  - relied on in {_place(place)}" for place in point.consumers]
     return [*lines, ""]
@@ -74,15 +74,15 @@ def _seen(runs: list[Run]) -> list[str]:
     for run in runs:
         verdicts = sorted((e.verdict for e in run.points), key=lambda v: ORDER.get(v, 3))
         told = ", ".join(f"{verdicts.count(v)} {evidence_of_many(v)}" for v in VERDICTS if verdicts.count(v))
-        lines.append(f"- {_text(run.name)}: {len({s.number for s in run.steps})} steps; coupling points {told}")
+        lines.append(f"- {escaped(run.name)}: {len({s.number for s in run.steps})} steps; coupling points {told}")
     return [*(lines if runs else [*lines, "- no run is joined to this index"]), ""]
 
 
 def _place(place: Place) -> str:
-    what = f" ({_text(place.what)})" if place.what else ""
-    return f"{_text(place.function)}:{place.line}{what}"
+    what = f" ({escaped(place.what)})" if place.what else ""
+    return f"{escaped(place.function)}:{place.line}{what}"
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown reads as nothing but text, on one line."""
     return _MARKUP.sub(r"\\\1", " ".join(visible(text).split()))

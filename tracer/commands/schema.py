@@ -21,8 +21,11 @@ def register(app: typer.Typer) -> None:
 
 def schema(
     name: Annotated[
-        Literal["index", "run", "plan"],
-        typer.Argument(metavar="NAME", help="index: index.json; run and plan: run.json and plan.json of a trace."),
+        Literal["index", "run", "plan", "compare"],
+        typer.Argument(
+            metavar="NAME",
+            help="index: index.json; run and plan: run.json and plan.json of a trace; compare: `compare A B --json`.",
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a file. Keys may be added to it under the same version; none goes, none changes type."""
@@ -48,11 +51,17 @@ def versions() -> str:
 
 
 def _models() -> dict[str, tuple[type[msgspec.Struct], str]]:
+    from sgltrace.insight.changes.model import CHANGES_SCHEMA, Changes
     from sgltrace.model import SCHEMA, Index
     from sgltrace.runtime.plan import Plan
     from sgltrace.runtime.staging import TRACE_SCHEMA, RunInfo
 
-    return {"index": (Index, SCHEMA), "run": (RunInfo, TRACE_SCHEMA), "plan": (Plan, TRACE_SCHEMA)}
+    return {
+        "index": (Index, SCHEMA),
+        "run": (RunInfo, TRACE_SCHEMA),
+        "plan": (Plan, TRACE_SCHEMA),
+        "compare": (Changes, CHANGES_SCHEMA),
+    }
 
 
 def _anything(kind: type) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""A comparison of two sources as Markdown, for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgltrace.insight.changes.model import Change, Changes
+from sgltrace.insight.changes.text import headline, sections, shortened, top
+from sgltrace.reports.exports.markdown import escaped
+
+
+def markdown(found: Changes, everything: bool = False) -> bytes:
+    """The headline and the changes that matter most, or all of them. Names out of a source are escaped."""
+    lines = [f"## Speculative decoding: {escaped(found.before.name)} → {escaped(found.after.name)}", ""]
+    lines += [*headline(found), ""]
+    chosen = found.changes if everything else top(found.changes)
+    lines += change_lines(chosen)
+    left = sum(change.change != "moved" for change in found.changes) - len(chosen)
+    if left > 0:
+        lines += ["", f"{left} smaller differences are left out."]
+    moved = len(found.renamed)
+    if moved:
+        lines += ["", f"{moved} functions, classes and fields have another name or place, and are the same."]
+    lines += [f"- {escaped(note)}" for note in found.notes]
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def change_lines(changes: Sequence[Change]) -> list[str]:
+    """A table for each sort of change."""
+    lines: list[str] = []
+    for section in sections(changes):
+        lines += [
+            "",
+            f"### {section.title}",
+            "",
+            "| Change | What | Before | After | Why |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for change in section.changes:
+            what = f"**{escaped(change.title)}**" + (f" ({escaped(change.where)})" if change.where else "")
+            cells = (change.change, what, escaped(change.before or "–"), escaped(change.after or "–"), _why(change))
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _why(change: Change) -> str:
+    return escaped(shortened(change.why, 400))
