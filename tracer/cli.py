@@ -86,6 +86,7 @@ def _app() -> typer.Typer:
         compare,
         explain,
         export,
+        impact,
         index,
         merge,
         points,
@@ -100,7 +101,7 @@ def _app() -> typer.Typer:
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, explain, compare, verify, merge, schema):
+    for module in (index, report, export, query, state, points, explain, compare, impact, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app

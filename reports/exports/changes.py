@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgltrace.insight.changes.model import Change, Changes
-from sgltrace.insight.changes.text import headline, sections, shortened, top
+from sgltrace.insight.changes.text import TOP, headline, sections, shortened, top
+from sgltrace.insight.impact.model import Impact
+from sgltrace.insight.impact.text import buckets, edited_line
 from sgltrace.reports.exports.markdown import escaped
 
 
@@ -41,6 +43,26 @@ def change_lines(changes: Sequence[Change]) -> list[str]:
             cells = (change.change, what, escaped(change.before or "–"), escaped(change.after or "–"), _why(change))
             lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def impact_markdown(found: Impact) -> bytes:
+    """The impact of a diff: the answer, and what it resolves, adds and edits."""
+    lines = ["## What this does to switching speculation off per batch", "", escaped(found.why)]
+    for title, changes in buckets(found):
+        lines += ["", f"### {title}", ""]
+        for change in changes[:TOP]:
+            where = f" ({escaped(change.where)})" if change.where else ""
+            lines.append(f"- **{escaped(change.title)}**{where}: {_why(change)}")
+            if change.before or change.after:
+                lines.append(f"  {escaped(change.before or 'nothing')} → {escaped(change.after or 'nothing')}")
+        if len(changes) > TOP:
+            lines.append(f"- and {len(changes) - TOP} more")
+    near = [entry for entry in found.edited if entry.paths]
+    if near:
+        lines += ["", "### What it edits", ""]
+        lines += [f"- {escaped(edited_line(entry))}" for entry in near[:TOP]]
+    lines += [f"- {escaped(note)}" for note in found.notes]
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
 def _why(change: Change) -> str:

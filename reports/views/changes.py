@@ -8,6 +8,8 @@ from markupsafe import Markup
 
 from sgltrace.insight.changes.model import Change, Changes, Step
 from sgltrace.insight.changes.text import TOP, Section, headline, sections, top
+from sgltrace.insight.impact.model import Impact
+from sgltrace.insight.impact.text import buckets
 from sgltrace.reports.site import ASSETS, environment
 
 
@@ -37,6 +39,11 @@ def view(found: Changes) -> Shown:
 def page(found: Changes) -> bytes:
     """The page, in one file."""
     return render("changes.html", view=view(found))
+
+
+def impact_page(found: Impact, diff: str) -> bytes:
+    """The page of a diff's impact, in one file."""
+    return render("impact.html", found=found, diff=diff, buckets=buckets(found))
 
 
 def render(template: str, **context: object) -> bytes:

@@ -81,7 +81,7 @@ def _compare_sources(
     if output is not None:
         from sgltrace.reports.views.changes import page
 
-        _write(output, page(found))
+        write_page(output, page(found))
     if as_json:
         print_json(found)
     elif as_markdown:
@@ -137,10 +137,11 @@ def _compare_runs(folders: list[Path], output: Path | None, as_json: bool) -> No
 def _write_page(found: RunComparison, output: Path) -> None:
     from sgltrace.reports.views.compared import page
 
-    _write(output, page(found))
+    write_page(output, page(found))
 
 
-def _write(output: Path, data: bytes) -> None:
+def write_page(output: Path, data: bytes) -> None:
+    """Write a page where the user wants it. Raises InputError."""
     try:
         output.write_bytes(data)
     except OSError as error:

@@ -21,10 +21,11 @@ def register(app: typer.Typer) -> None:
 
 def schema(
     name: Annotated[
-        Literal["index", "run", "plan", "compare"],
+        Literal["index", "run", "plan", "compare", "impact"],
         typer.Argument(
             metavar="NAME",
-            help="index: index.json; run and plan: run.json and plan.json of a trace; compare: `compare A B --json`.",
+            help="index: index.json; run and plan: run.json and plan.json of a trace; compare and impact: what "
+            "they print with --json.",
         ),
     ],
 ) -> None:
@@ -52,6 +53,7 @@ def versions() -> str:
 
 def _models() -> dict[str, tuple[type[msgspec.Struct], str]]:
     from sgltrace.insight.changes.model import CHANGES_SCHEMA, Changes
+    from sgltrace.insight.impact.model import IMPACT_SCHEMA, Impact
     from sgltrace.model import SCHEMA, Index
     from sgltrace.runtime.plan import Plan
     from sgltrace.runtime.staging import TRACE_SCHEMA, RunInfo
@@ -61,6 +63,7 @@ def _models() -> dict[str, tuple[type[msgspec.Struct], str]]:
         "run": (RunInfo, TRACE_SCHEMA),
         "plan": (Plan, TRACE_SCHEMA),
         "compare": (Changes, CHANGES_SCHEMA),
+        "impact": (Impact, IMPACT_SCHEMA),
     }
 
 

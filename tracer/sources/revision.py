@@ -192,3 +192,12 @@ def _environment() -> dict[str, str]:
     """Without what a git hook or alias sets for its own repository, and without a way out of the checkout."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**kept, **_NO_PROTOCOL}
+
+
+def merge_base(checkout: Path, one: str, other: str) -> str:
+    """The commit at which two revisions of a checkout went apart. Raises InputError where there is none."""
+    git = shutil.which("git")
+    if git is None:
+        raise InputError(f"reading revisions of {checkout} needs git, which is not installed")
+    commits = [_resolve(git, checkout, name) for name in (one, other)]
+    return _run(git, checkout, "merge-base", *commits).strip()

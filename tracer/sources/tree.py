@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -102,6 +103,46 @@ class SourceTree:
     def fingerprint(self) -> str:
         """A text that changes when the tree does: names, sizes and times of a folder, the hash of an archive."""
         return f"{self.package}:{self._store.fingerprint()}"
+
+    def with_files(self, files: Mapping[str, bytes | None], said: str) -> SourceTree:
+        """The same tree with other files: the bytes of those at some paths, None where there is none any more.
+
+        Nothing is written. ``said`` comes before the name under which the user knows the tree.
+        """
+        named = {self._package.name_of(path): data for path, data in files.items()}
+        source = msgspec.structs.replace(self.source, requested=f"{said} {self.source.requested}")
+        return SourceTree(_Changed(self._store, named), self._package, source, self.took)
+
+
+class _Changed:
+    """The files of a store with some of them replaced."""
+
+    def __init__(self, store: Store, files: Mapping[str, bytes | None]) -> None:
+        self.unread = store.unread
+        self._store = store
+        self._files = files
+
+    def names(self) -> list[str]:
+        kept = {name for name in self._store.names() if name not in self._files}
+        return sorted(kept | {name for name, data in self._files.items() if data is not None})
+
+    def read(self, name: str) -> bytes:
+        if name not in self._files:
+            return self._store.read(name)
+        data = self._files[name]
+        if data is None:
+            raise UnreadableFile(f"there is no file {name}")
+        return data
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self._store.fingerprint().encode("utf-8", "surrogateescape"))
+        for name, data in sorted(self._files.items()):
+            digest.update(f"\0{name}\0{'-' if data is None else len(data)}\0".encode("utf-8", "surrogateescape"))
+            digest.update(data or b"")
+        return digest.hexdigest()
+
+    def locate(self, name: str) -> Path | None:
+        return None if name in self._files else self._store.locate(name)
 
 
 def module_name(path: str) -> str | None:
