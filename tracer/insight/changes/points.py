@@ -26,7 +26,8 @@ class _Seen:
     fields: frozenset[str]
     ends: frozenset[str]
     title: frozenset[str]
-    id: str
+    slug: str
+    """What of the id is not its kind: of one that a new function takes part in the kind may be another."""
 
 
 def compare_points(before: Side, after: Side, names: Names) -> list[Change]:
@@ -91,7 +92,8 @@ def _seen(point: CouplingPoint, names: Names | None) -> _Seen:
         ends = {names.function(end) or end for end in ends}
         title, id = names.text(point.title), _renamed_id(point.id, names)
     words = frozenset(re.findall(r"\w+", title.lower()))
-    return _Seen(point, frozenset(fields), frozenset(ends), words, re.sub(r"-\d+$", "", id))
+    slug = re.sub(r"-\d+$", "", id).removeprefix(f"{point.kind.replace('_', '-')}-")
+    return _Seen(point, frozenset(fields), frozenset(ends), words, slug)
 
 
 def _renamed_id(id: str, names: Names) -> str:
@@ -106,16 +108,17 @@ def _slug(name: str) -> str:
 
 
 def _like(one: _Seen, other: _Seen) -> float:
-    """How alike two points are: 1 where kind, id, fields and ends agree. 0 for those of fields that have nothing in
-    common, under ids of their own."""
-    if one.id != other.id and one.point.kind != other.point.kind:
+    """How alike two points are: 1 where kind, slug, fields and ends agree. 0 for those of fields that have nothing in
+    common, under slugs of their own."""
+    same = one.slug == other.slug
+    if not same and one.point.kind != other.point.kind:
         return 0.0
     fields = _share(one.fields, other.fields)
     if not fields and one.fields and other.fields:
         fields = 0.6 * _share(_bare(one.fields), _bare(other.fields))
-    if one.id != other.id and not fields and (one.fields or other.fields):
+    if not same and not fields and (one.fields or other.fields):
         return 0.0
-    score = 0.35 * (one.id == other.id) + 0.15 * (one.point.kind == other.point.kind)
+    score = 0.35 * same + 0.15 * (one.point.kind == other.point.kind)
     return score + 0.25 * fields + 0.15 * _share(one.ends, other.ends) + 0.1 * _share(one.title, other.title)
 
 

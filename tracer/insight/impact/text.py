@@ -21,6 +21,7 @@ def buckets(found: Impact) -> list[tuple[str, list[Change]]]:
 
 def edited_line(entry: Edited) -> str:
     """A function that the diff edits, with who comes to it."""
-    where = f"{', '.join(entry.paths)}: {', '.join(entry.phase)}" if entry.paths else "reached by no step"
+    beyond = "on no path of speculation" if entry.way else "reached by no step"
+    where = f"{', '.join(entry.paths)}: {', '.join(entry.phase)}" if entry.paths else beyond
     points = f"; an end of {len(entry.points)} points" if entry.points else ""
     return f"{entry.how:8}{entry.function}  ({where}{points})"
