@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import subprocess
 import sys
 import tempfile
@@ -223,10 +224,13 @@ def score(folder: Path | None, only: str, jobs: int) -> None:
     """Compare the tool with the answers."""
     cases = [c for c in json.loads(ANSWERS.read_text("utf-8")) if only in f"{c['release']} {c['command']}"]
     roots = {version: str(release_folder(version, folder)) for version in {c["release"] for c in cases}}
-    with ProcessPoolExecutor(jobs) as pool:
-        verdicts = list(pool.map(judge, cases, [roots[c["release"]] for c in cases]))
     totals: dict[str, list[int]] = {}
-    for case, verdict in zip(cases, verdicts, strict=True):
+    # A few commands for each process: what a release's modules are evaluated to would fill the memory of one for all.
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=spawn, **({"max_tasks_per_child": 12} if sys.version_info >= (3, 11) else {})
+    )
+    for case, verdict in zip(cases, pool.map(judge, cases, [roots[c["release"]] for c in cases]), strict=True):
         parts = {k: v for k, v in verdict.items() if isinstance(v, bool)}
         parts["all"] = all(parts.values())
         for name, right in parts.items():
@@ -241,6 +245,7 @@ def score(folder: Path | None, only: str, jobs: int) -> None:
             )
             for name, text in verdict.get("wrong", {}).items():
                 print(f"   {name}: {text[:160]}")
+        sys.stdout.flush()
     for name, (right, number) in sorted(totals.items()):
         print(f"{name:24} {right}/{number} = {right / number:.3f}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from typing import Annotated, NoReturn
@@ -89,6 +90,7 @@ def _app() -> typer.Typer:
         impact,
         index,
         merge,
+        plan,
         points,
         query,
         report,
@@ -101,7 +103,7 @@ def _app() -> typer.Typer:
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, explain, compare, impact, verify, merge, schema):
+    for module in (index, report, export, query, state, points, plan, explain, compare, impact, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     return app
@@ -116,10 +118,14 @@ def _program(
 
 
 def _as_typer_reads(arguments: list[str]) -> list[str]:
-    """What Typer cannot say by itself: ``explain SRC -- COMMAND``, and ``index ... --whole`` without a value."""
+    """What Typer cannot say by itself: ``explain SRC -- COMMAND``, ``--config -- COMMAND``, and ``index ... --whole``
+    without a value."""
     if arguments[:1] == ["explain"] and "--" in arguments:
         at = arguments.index("--")
         return [*arguments[:at], "--", *arguments[at:]]  # Click takes one, the other tells SRC from the command
+    if "--config" in arguments[:-1] and arguments[arguments.index("--config") + 1] == "--":
+        at = arguments.index("--config") + 1
+        arguments = [*arguments[:at], shlex.join(arguments[at + 1 :])]
     if arguments[:1] != ["index"]:
         return arguments
     done = []

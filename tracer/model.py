@@ -214,6 +214,25 @@ class ContractField(msgspec.Struct, kw_only=True):
     why: str = ""
 
 
+class Met(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that an off step of design A or B strikes, as the code stands."""
+
+    path: str
+    order: int
+    """The place in a turn of the scheduler's loop, from 1; what stands in one function has its lines' order."""
+    stage: str
+    """``schedule`` (before the worker is called), ``worker``, ``launch`` (what is done with the result at once), or
+    ``result`` (its processing, one step later under overlap)."""
+    later: bool
+    """Whether it is met a step later than the one that causes it."""
+    function: str
+    line: int
+    exception: str
+    expression: str
+    where: str
+    """``draft state gone`` where it is met only by a batch without one; ``draft state left``; else empty."""
+
+
 class Made(msgspec.Struct, frozen=True):
     """A place where an object of a class, or of one that inherits it, is made."""
 
@@ -267,6 +286,8 @@ class Index(msgspec.Struct, kw_only=True):
     coupling_points: list[CouplingPoint] = []
     contract: list[ContractField] = []
     off_steps: list[OffStep] = []
+    met: list[Met] = []
+    """What an off step strikes, in the order in which it comes there."""
     conditions: Conditions = msgspec.field(default_factory=Conditions)
     notes: list[str] = []
     """What the analysis could not do on this release, for the reader."""

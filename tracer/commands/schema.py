@@ -21,15 +21,15 @@ def register(app: typer.Typer) -> None:
 
 def schema(
     name: Annotated[
-        Literal["index", "run", "plan", "compare", "impact"],
+        Literal["index", "run", "plan", "compare", "impact", "edits", "explanation"],
         typer.Argument(
             metavar="NAME",
             help="index: index.json; run and plan: run.json and plan.json of a trace; compare and impact: what "
-            "they print with --json.",
+            "they print with --json; edits: `sgltrace plan --json`; explanation: `sgltrace explain --json`.",
         ),
     ],
 ) -> None:
-    """Print the JSON Schema of a file. Keys may be added to it under the same version; none goes, none changes type."""
+    """Print the JSON Schema of a file or an answer. Keys may be added under a version; none goes, none changes type."""
     print_json(schema_of(name))
 
 
@@ -52,8 +52,11 @@ def versions() -> str:
 
 
 def _models() -> dict[str, tuple[type[msgspec.Struct], str]]:
+    from sgltrace.explain.answer import EXPLANATION_SCHEMA, Explanation
     from sgltrace.insight.changes.model import CHANGES_SCHEMA, Changes
     from sgltrace.insight.impact.model import IMPACT_SCHEMA, Impact
+    from sgltrace.insight.plan import EDITS_SCHEMA
+    from sgltrace.insight.plan import Plan as Edits
     from sgltrace.model import SCHEMA, Index
     from sgltrace.runtime.plan import Plan
     from sgltrace.runtime.staging import TRACE_SCHEMA, RunInfo
@@ -64,6 +67,8 @@ def _models() -> dict[str, tuple[type[msgspec.Struct], str]]:
         "plan": (Plan, TRACE_SCHEMA),
         "compare": (Changes, CHANGES_SCHEMA),
         "impact": (Impact, IMPACT_SCHEMA),
+        "edits": (Edits, EDITS_SCHEMA),
+        "explanation": (Explanation, EXPLANATION_SCHEMA),
     }
 
 

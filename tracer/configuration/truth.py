@@ -118,8 +118,12 @@ class Evaluator:
             for predicate, answer in self._predicates.items():
                 if text == predicate or text.endswith(f".{predicate}"):
                     return [answer]
-        if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-            return self._named(str(node.args[1].value))
+        if name == "getattr" and len(node.args) > 1:
+            asked = self.values(node.args[1])
+            found: Options | None = []
+            for one in asked if asked is not None else [""]:
+                found = _either(found, self._named(str(one)))
+            return found
         if name == "bool" and len(node.args) == 1:
             truth = _truth(self.values(node.args[0]))
             return None if truth is None else [truth]

@@ -11,6 +11,7 @@ from sgltrace.coupling.adapt import adapted
 from sgltrace.coupling.algorithms import algorithm_answers
 from sgltrace.coupling.groups import Scene, drafts
 from sgltrace.coupling.groups.contract import contract
+from sgltrace.coupling.groups.met import meets
 from sgltrace.coupling.groups.process import decisions
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.offstep.parts import Parts, find_parts
@@ -27,7 +28,7 @@ from sgltrace.index import Program
 from sgltrace.index.fields import FieldFlow
 from sgltrace.index.fields.tracked import roles as tracked_roles
 from sgltrace.index.program.vocabulary import roles
-from sgltrace.model import ContractField, CouplingPoint, OffStep, Tensor
+from sgltrace.model import ContractField, CouplingPoint, Met, OffStep, Tensor
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Coupling:
     timings: dict[str, float] = field(default_factory=dict)
     algorithms: dict[str, dict[str, bool]] = field(default_factory=dict)
     """What the algorithm's predicates answer for each of its members."""
+    met: list[Met] = field(default_factory=list)
+    """What an off step strikes, in order."""
 
 
 def derive(
@@ -78,7 +81,8 @@ def derive(
     timings["points"] = time.perf_counter() - began
     notes = [*_notes(universe, own), *_parts(parts, flow)]
     answers = algorithm_answers(program, flow, sites, parts)
-    return Coupling(points, contract(scenes, tensors()), own, notes, timings, answers)
+    struck = [met for scene in scenes for met in meets(scene)]
+    return Coupling(points, contract(scenes, tensors()), own, notes, timings, answers, struck)
 
 
 def _findings(universe: Universe, timings: dict[str, float]) -> list[Finding]:

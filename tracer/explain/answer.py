@@ -16,6 +16,9 @@ from sgltrace.explain.session import Handled, field_names
 from sgltrace.explain.vocabulary import Hints
 
 
+EXPLANATION_SCHEMA = "sgltrace.explanation/1"
+
+
 class Failure(msgspec.Struct):
     """An exception that the user gets, and where it arises."""
 
@@ -43,6 +46,7 @@ class Step(msgspec.Struct):
 class Explanation(msgspec.Struct, kw_only=True):
     """What ``sgltrace explain --json`` prints."""
 
+    schema: str = EXPLANATION_SCHEMA
     command: str = ""
     source: str = ""
     worker: str | None

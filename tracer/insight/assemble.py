@@ -54,6 +54,7 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     index.coupling_points = coupling.points
     index.contract = coupling.contract
     index.off_steps = coupling.off_steps
+    index.met = coupling.met
     index.conditions = make_conditions(program, flow, index, coupling.algorithms)
     index.notes = [*index.notes, *coupling.notes]
     return index

@@ -50,7 +50,7 @@ class Configured:
     @cached_property
     def _anywhere(self) -> Reach:
         """What runs whatever the configuration is."""
-        return Reach(self.index, Configuration(meanings=self.index.conditions.meanings))
+        return Reach(self.index)
 
     @cached_property
     def _around(self) -> dict[tuple[str, int], list[list[Guard]]]:

@@ -20,13 +20,16 @@ MODEL_KIND = "model_type"
 
 
 class Reach:
-    """The functions that run under a configuration: ``may`` for all that cannot be ruled out, ``must`` for those that
-    no undecided condition on the configuration stands before."""
+    """The functions that run under a configuration; without one, under any.
 
-    def __init__(self, index: Index, configuration: Configuration) -> None:
+    ``may`` has all that cannot be ruled out, ``must`` those before which no undecided condition on the configuration
+    stands.
+    """
+
+    def __init__(self, index: Index, configuration: Configuration | None = None) -> None:
         self._conditions = index.conditions
         self._holds: dict[tuple[str, bool], bool | None] = {}
-        self._configuration = configuration
+        self._configuration = configuration or Configuration(meanings=index.conditions.meanings)
         self._names = decided(index.conditions)
         arguments = frozenset(index.conditions.arguments)
         self._rewritten: dict[str, set[str]] = defaultdict(set)
@@ -48,7 +51,9 @@ class Reach:
             for place in places:
                 self._made[place.function].append((cls, place.guards))
         self._roots = [f.id for f in index.functions if f.id not in called]
-        self._roots += [*index.event_loops, *index.processes, *filter(None, index.entry_points.values())]
+        self._roots += index.processes
+        if configuration is None:  # some loop runs in every one
+            self._roots += index.event_loops
         self.may = self._run(certain=False)
         self.must = self._run(certain=True)
 

@@ -13,13 +13,13 @@ NEVER = 1 << 60
 
 
 class Order:
-    """Positions in the worker's half of a step."""
+    """Positions in the worker's half of a step, or in another run."""
 
-    def __init__(self, sites: Sites, step: Step) -> None:
+    def __init__(self, sites: Sites, step: Step, run: Run | None = None) -> None:
         self._sites = sites
         self._at: dict[FunctionInfo, list[tuple[int, int]]] = {}
         self._next = 0
-        run = step.worker
+        run = step.worker if run is None else run
         for function in sorted(run.order, key=run.order.__getitem__)[:1]:
             self._visit(run, function)
 

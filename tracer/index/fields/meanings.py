@@ -10,7 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.facts.text import text
@@ -84,8 +84,30 @@ class Meanings:
         made = list(dict.fromkeys(made))
         return made if len(made) <= MANY and all(len(one) <= LONG for one in made) else []
 
+    @cached_property
+    def _started(self) -> dict[str, list[tuple[FunctionInfo, s.Expr]]]:
+        """What constructors of classes that carry no step's state set."""
+        found: dict[str, list[tuple[FunctionInfo, s.Expr]]] = defaultdict(list)
+        for function in self._functions.get("__init__", []):
+            if function.owner is None or self._flow.role(function.owner) is not None:
+                continue
+            for statement in _all(function.body):
+                if isinstance(statement, s.Assign):
+                    for target in statement.targets:
+                        if (
+                            isinstance(target, s.Attr)
+                            and isinstance(target.value, s.Name)
+                            and target.value.id == "self"
+                        ):
+                            found[target.attr].append((function, statement.value))
+        return found
+
     def _set(self, name: str) -> Iterator[str]:
         writes = self._writes.get(name, [])
+        for function, written in self._started.get(name, []) if not writes else ():
+            value = ast.parse(text(written), mode="eval").body
+            if getattr(value, "attr", getattr(value, "id", "")) != name:  # else handed on
+                yield ast.unparse(self._locals(function).put_in(value))
         for access in writes:
             if access.kind == "default" and any(other.kind != "default" for other in writes):
                 continue  # an object of which nobody has said it yet
