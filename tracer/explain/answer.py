@@ -15,7 +15,6 @@ from sgltrace.explain.offstep import OffStep, off_step
 from sgltrace.explain.session import Handled, field_names
 from sgltrace.explain.vocabulary import Hints
 
-
 EXPLANATION_SCHEMA = "sgltrace.explanation/1"
 
 
