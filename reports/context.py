@@ -11,9 +11,15 @@ from sgltrace.reports.links import EditorLinks, Links, addresses
 from sgltrace.reports.options import ReportOptions
 from sgltrace.reports.source import LONGEST, Source, SourceReader
 
-HUES = 12
-"""Colours that the style sheet has for components; with more components they come round again."""
 UNNAMED = "other"
+COLOURED = (
+    "scheduler", "speculative worker", "target worker", "draft worker", "speculative inputs", "memory pool",
+    "attention", "model runner", "graph runner", "models", "layers", UNNAMED, "speculative graph runner", "sampling",
+    "overlap", "distributed", "disaggregation", "grammar", "metrics", "configuration",
+)  # fmt: skip
+"""Components in the order of the style sheet's colours: a component has the same colour in every report."""
+HUES = 24
+"""Colours that the style sheet has. Components that are not named above share what is left."""
 
 SYMBOLS = ("topk", "num_steps", "num_draft_tokens", "page_size")
 """Symbols of formulas that a server's configuration fixes."""
@@ -125,7 +131,10 @@ class Context:
     @cached_property
     def hues(self) -> dict[str, int]:
         """The colour number of each component."""
-        return {name: number % HUES for number, name in enumerate(self.components)}
+        rest = [name for name in sorted(self.components) if name not in COLOURED]
+        found = {name: number for number, name in enumerate(COLOURED)}
+        left = HUES - len(COLOURED)
+        return found | {name: len(COLOURED) + number % left for number, name in enumerate(rest)}
 
     @cached_property
     def given(self) -> dict[str, int]:

@@ -14,12 +14,14 @@ from sgltrace.reports.context import Context, component_of
 from sgltrace.reports.graph import module, short
 from sgltrace.reports.links import anchor
 from sgltrace.reports.site import Part, Site
+from sgltrace.reports.text import file_name, spelled
 from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.common import ordered
 from sgltrace.reports.views.compare import compare
 from sgltrace.reports.views.compared import compared
-from sgltrace.reports.views.fields import FieldPages, field_addresses, field_lines
+from sgltrace.reports.views.fields import FieldPages, field_addresses, field_files, field_lines
 from sgltrace.reports.views.functions import ModuleLine
+from sgltrace.reports.views.glossary import glossary
 from sgltrace.reports.views.graph import graph_data
 from sgltrace.reports.views.lanes import lanes
 from sgltrace.reports.views.matrix import matrix
@@ -27,7 +29,7 @@ from sgltrace.reports.views.overview import overview
 from sgltrace.reports.views.points import point_pages, points_page
 from sgltrace.reports.views.refactor import plans
 from sgltrace.reports.views.runs import run_pages
-from sgltrace.reports.views.tensors import REQUIREMENTS, contract, stages
+from sgltrace.reports.views.tensors import REQUIREMENTS, SCALARS, contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
 
 Task = Callable[[Site], None]
@@ -81,6 +83,7 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
         ),
         ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
         ("Evidence", [("runs", "runs.html", "Runs"), ("unknowns", "unknowns.html", "Unknowns")]),
+        ("Help", [("glossary", "glossary.html", "Glossary")]),
     ]
 
 
@@ -119,13 +122,23 @@ def _answers(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
     site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
     site.page("points.html", "points.html", page="points", view=points_page(context))
+    site.page("glossary.html", "glossary.html", page="glossary", terms=glossary())
 
 
 def _lists(context: Context, site: Site) -> None:
     site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
     if len(context.paths) > 1:
         site.page("compare.html", "compare.html", page="compare", view=compare(context))
-    site.page("contract.html", "contract.html", page="contract", contract=contract(context), requirements=REQUIREMENTS)
+    rows = contract(context)
+    site.page(
+        "contract.html",
+        "contract.html",
+        page="contract",
+        contract=rows,
+        requirements=REQUIREMENTS,
+        objects=sorted({group.object for group in rows}),
+        designs=sorted({row.design for group in rows for row in group.rows if row.design}),
+    )
 
 
 def _points(
@@ -172,13 +185,19 @@ def _code(context: Context, site: Site) -> None:
     site.page("graph.html", "graph.html", page="graph", data=graph_data(context), left_out=left_out)
     site.page("unknowns.html", "unknowns.html", page="unknowns", view=unknowns_page(context))
     modules: dict[str, ModuleLine] = {}
+    depths: dict[str, int] = {}
+    for path in context.paths:
+        for name, depth in context.graph.depth(path).items():
+            depths[name] = min(depth, depths.get(name, depth))
     for file, functions in context.modules.items():
         name = module(functions[0].id)
         line = modules.setdefault(name, ModuleLine(name, file, component_of(functions[0])))
         line.functions += len(functions)
         for function in functions:
             line.paths.update(function.paths)
-    rows = [modules[name] for name in sorted(modules)]
+            if function.id in depths and (line.distance is None or depths[function.id] < line.distance):
+                line.distance = depths[function.id]
+    rows = sorted(modules.values(), key=lambda row: (row.distance is None, row.distance or 0, row.name))
     site.page(
         "functions.html",
         "functions.html",
@@ -208,9 +227,19 @@ def _fields(field_pages: FieldPages, files: Sequence[str], site: Site) -> None:
 
 
 def names(context: Context) -> Any:
-    """What the box "go to" searches: points [title, kind, file], and modules [module, file, names]."""
+    """What the box "go to" searches.
+
+    ``pages``: [title, file]; ``points``: [title, kind, file]; ``classes``: [class, file, [[field, anchor]]];
+    ``tensors``: names; ``modules``: [module, file, functions].
+    """
     return {
-        "points": [[p.title, p.kind, context.links.point_file(p.id)] for p in context.index.coupling_points],
+        "pages": [[title, file] for _, links in _groups(context) for _, file, title in links],
+        "points": [[p.title, spelled(p.kind), context.links.point_file(p.id)] for p in context.index.coupling_points],
+        "classes": [
+            [short(cls), file, [[field.field, file_name(field.field)] for field in fields]]
+            for file, (cls, fields) in field_files(context).items()
+        ],
+        "tensors": sorted({tensor.name for tensor in context.index.tensors if tensor.shape not in SCALARS}),
         "modules": [
             [module(functions[0].id), file, [anchor(function.id) for function in functions]]
             for file, functions in context.modules.items()

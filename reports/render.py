@@ -28,7 +28,7 @@ from sgltrace.reports.source import Source
 from sgltrace.reports.views.functions import ModulePages
 
 T = TypeVar("T")
-LINES = 6000
+LINES = 10_000
 """Lines of source whose functions a process renders at a time, and a browser unpacks at a time, about."""
 SOURCE = "source/"
 """Before the name of a file: the text of its functions."""

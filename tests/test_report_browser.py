@@ -22,7 +22,7 @@ def titles(visit: Visit) -> set[str]:
 def test_the_first_screen_links_each_count_to_the_points_that_it_counts(visit):
     page = visit.go("index.html")
     cell = page.locator(".answer").filter(has=page.locator('a[href*="path=v2&design=A&severity=hard"]'))
-    count = int(cell.locator("li a").first.inner_text().split()[-1])
+    count = int(cell.locator("li a b").first.inner_text())
     cell.locator("li a").first.click()
     expect(page.locator("output")).to_have_text(f"{count} of {SIX} rows")
     assert len(visit.rows()) == count
@@ -129,6 +129,124 @@ def test_go_to_keeps_what_is_typed_while_the_names_load(visit):
     assert page.url.endswith("index.html")
     page.evaluate("void window.loaded()")
     page.wait_for_url("**/sglang.srt.speculative.eagle_worker_v2.html#EAGLEWorkerV2.verify_v2")
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("contract", "#/contract.html"),
+        ("out_cache_loc", "#/fields/ScheduleBatch.html#out_cache_loc"),
+        ("scheduler.py:49", "#/functions/sglang.srt.managers.scheduler.html#L49"),
+        ("managers/scheduler.py:49", "#/functions/sglang.srt.managers.scheduler.html#L49"),
+        ("next_token_ids tensor", "#/tensors.html#q=next_token_ids"),
+    ],
+)
+def test_go_to_finds_pages_fields_tensors_and_lines(visit, query, wanted):
+    page = visit.go("index.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type(query)
+    page.locator(
+        "#jump-list a", has_text=query.split()[0].rpartition(".py")[0].rpartition("/")[2] or query.split()[0]
+    ).first.wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: "#/index.html" not in url)
+    assert page.url.partition("index.html")[2] == wanted
+
+
+def test_go_to_says_when_nothing_fits_and_does_commands(visit):
+    page = visit.go("index.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("no such thing at all")
+    expect(page.locator("#jump")).to_contain_text("Nothing fits")
+    page.locator("#jump input").fill("theme dark")
+    expect(page.locator("#jump-list a").first).to_contain_text("Theme: dark")
+    page.keyboard.press("Enter")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_next_and_previous_follow_the_filter(visit):
+    page = visit.go("points.html#severity=hard&path=v1")
+    names = [text.split("\n")[0] for text in visit.rows()]
+    page.locator("table.points tbody tr:visible a").first.click()
+    visit.ready()
+    for name in names[1:]:
+        page.get_by_role("link", name="Next").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    expect(page.get_by_role("link", name="Next")).to_have_count(0)
+    page.get_by_role("link", name="Coupling points, filtered").click()
+    visit.ready()
+    assert page.url.endswith("#severity=hard&path=v1") or "severity=hard" in page.url
+    assert [text.split("\n")[0] for text in visit.rows()] == names
+
+
+def test_a_filter_that_nothing_meets_says_so_and_can_be_cleared(visit):
+    page = visit.go("points.html#q=nothing+has+this")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    page.get_by_role("button", name="Clear the filter").click()
+    assert len(visit.rows()) == SIX
+
+
+def test_tables_sort_both_ways(visit):
+    page = visit.go("points.html")
+    kinds = lambda: page.locator("table.points tbody td:nth-child(2)").all_inner_texts()  # noqa: E731
+    page.get_by_role("button", name="Kind").click()
+    up = kinds()
+    page.get_by_role("button", name="Kind").click()
+    assert up == sorted(up, key=str.lower) and kinds() == sorted(up, key=str.lower, reverse=True)
+    expect(page.locator("table.points th[aria-sort=descending]")).to_have_count(1)
+
+
+def test_numbers_that_no_batch_has_are_refused_and_a_reset_is_there(visit):
+    page = visit.go("tensors.html")
+    values = lambda: page.locator("[data-formula] + output.value").all_inner_texts()  # noqa: E731
+    before = values()
+    page.get_by_label("bs", exact=True).fill("-3")
+    expect(page.locator(".wrong")).to_contain_text("bs: a whole number of 1 or more")
+    expect(page.get_by_label("bs", exact=True)).to_have_attribute("aria-invalid", "true")
+    assert not any("-" in value for value in values())
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator(".wrong")).to_be_empty()
+    assert values() == before
+
+
+def test_file_and_line_are_copied_with_one_click(browser, report):
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    visit = watch(context.new_page(), report)
+    page = visit.go("points/result-stride.html")
+    page.locator(".end [data-copy]").first.click()
+    expect(page.locator(".end [data-copy]").first).to_have_text("copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert re.fullmatch(r"sglang/srt/\S+\.py:\d+", copied)
+    context.close()
+
+
+def test_chips_lead_to_the_points_like_it(visit):
+    page = visit.go("points/result-stride.html")
+    page.locator("a.comp").first.click()
+    visit.ready()
+    assert "component=" in page.url and visit.rows()
+
+
+def test_the_lanes_show_one_path_or_both(visit):
+    page = visit.go("lanes.html")
+    expect(page.locator(".lanes [data-path=v1]").first).to_be_visible()
+    page.get_by_label("Path").select_option("v2")
+    expect(page.locator(".lanes [data-path=v1]:visible")).to_have_count(0)
+    assert "path=v2" in page.url
+
+
+def test_the_graph_opens_on_the_worker(visit):
+    page = visit.go("graph.html")
+    assert page.evaluate("sglGraph.focus.name") == "EAGLEWorkerV2.forward_batch_generation"
+    page.get_by_role("button", name="Whole graph").click()
+    assert page.evaluate("sglGraph.focus") is None
+
+
+def test_a_word_of_ours_leads_to_what_it_means(visit):
+    page = visit.go("index.html")
+    page.get_by_role("link", name="off step", exact=True).first.click()
+    visit.ready()
+    expect(page.locator("dt.target")).to_have_text("off step")
 
 
 def test_a_point_shows_both_ends_with_the_line_marked_and_the_way_there(visit):
@@ -279,6 +397,7 @@ def test_the_graph_is_quick_with_thousands_of_functions(browser, tmp_path):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     visit = watch(context.new_page(), tmp_path)
     page = visit.go("graph.html")
+    page.get_by_role("button", name="Whole graph").click()
     page.get_by_label("Show").select_option("functions")
     # A frame takes a bounded number of paints, whatever the clock says: nothing out of view is drawn.
     drawn = page.evaluate("""async () => {
@@ -359,7 +478,7 @@ PAGES = [
     "fields/ScheduleBatch.html", "graph.html#focus=sglang.srt.managers.scheduler:Scheduler.run_batch",
     "functions.html", "functions/sglang.srt.managers.scheduler.html",
     "functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch", "runs.html", "runs/h200-eagle3.html",
-    "unknowns.html",
+    "unknowns.html", "glossary.html",
 ]  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def test_every_link_of_every_page_leads_to_a_page(one):
 
 def test_it_is_the_same_report(one):
     page = one.go("index.html")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Can speculation be switched off per batch?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Can speculative decoding be switched off per batch?")
     page.locator('.answer a[href*="path=v2&design=A&severity=hard"]').click()
     expect(page.locator("output")).to_have_text("4 of 6 rows")
     expect(page.locator("nav a[aria-current]")).to_have_text("Coupling points")
@@ -79,7 +79,7 @@ def test_scripts_of_pages_run_whenever_they_are_shown(one):
     page = open_at(one, "#/tensors.html")
     expect(page.locator("[data-formula] + output").first).to_contain_text("=")
     page.evaluate("location.hash = '#/graph.html'")
-    expect(page.locator("#g-side")).to_contain_text("functions")
+    expect(page.locator("#g-side")).to_contain_text("EAGLEWorkerV2.forward_batch_generation")
     page.evaluate("location.hash = '#/tensors.html#bs=5'")
     expect(page.locator("[data-formula='(bs,)'] + output").first).to_have_text("= (5,)")
     page.keyboard.press("Control+k")

@@ -140,7 +140,7 @@ def test_a_kind_that_nobody_asked_for_is_not_lost():
 def test_the_first_screen_counts_what_the_filter_of_the_table_finds(context):
     view = overview(context)
     assert sum(view.evidence.values()) == len(context.index.coupling_points)
-    assert [(a.path, a.design, a.hard) for a in view.nearest] == [("v1", "C", 1), ("v2", "C", 2)]
+    assert [(a.path, a.design, a.hard) for a in view.verdict.nearest] == [("v1", "C", 1), ("v2", "C", 2)]
 
 
 def test_a_run_lists_the_points_that_it_speaks_of(context):

@@ -99,22 +99,24 @@ def _app() -> typer.Typer:
         state,
         verify,
     )
+    from sgltrace.commands.examples import add_examples
     from sgltrace.runtime import commands as runtime
 
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
     for module in (index, report, export, query, state, points, plan, explain, compare, impact, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
+    add_examples(app)
     return app
 
 
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Shows, with evidence, where SGLang's speculative decoding is coupled to the rest of the engine."""
+    """Show where SGLang's speculative decoding is coupled to the rest of the engine, with evidence."""
 
 
 def _as_typer_reads(arguments: list[str]) -> list[str]:

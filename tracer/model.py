@@ -33,6 +33,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """``folder``, ``wheel``, ``sdist``, ``requirement`` or ``revision``."""
     requested: str
     """``SRC`` as given."""
+    below: str = ""
+    """In a checkout: where the files' paths begin, from the repository's root (``python``)."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):

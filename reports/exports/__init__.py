@@ -10,10 +10,11 @@ from sgltrace.model import Index
 from sgltrace.reports.exports.graphs import dot, graphml
 from sgltrace.reports.exports.markdown import markdown
 from sgltrace.reports.exports.sarif import sarif
-from sgltrace.reports.exports.tables import csv_table, parquet_table
+from sgltrace.reports.exports.tables import csv_table, json_lines, parquet_table
 
 FORMATS: dict[str, tuple[str, str, Callable[[Index, list[Run]], bytes]]] = {
     "sarif": ("sarif", "coupling points as SARIF 2.1.0, for editors and code scanning", lambda i, _: sarif(i)),
+    "jsonl": ("jsonl", "coupling points as JSON Lines, one a line", lambda i, _: json_lines(i)),
     "graphml": ("graphml", "the call graph as GraphML", lambda i, _: graphml(i)),
     "dot": ("dot", "the call graph for Graphviz, a cluster for each component", lambda i, _: dot(i)),
     "csv": ("csv", "observed shapes as comma-separated values", lambda _, runs: csv_table(runs)),

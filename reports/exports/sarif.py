@@ -3,51 +3,72 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 
 from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Function, Index, Place
 from sgltrace.reports.severities import severity, worst
-from sgltrace.reports.text import visible
+from sgltrace.reports.text import spelled, visible
+from sgltrace.reports.views.questions import QUESTIONS
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {"hard": "error", "soft": "warning", "none": "note"}
+ABOUT = "https://docs.sglang.ai/advanced_features/speculative_decoding.html"
+"""What SGLang says of the feature that all rules are about."""
+MEANING = (
+    "Code relies on something that speculative decoding fixes: a decode step without it (an off step) needs something "
+    "else there."
+)
+LEVELS_TEXT = (
+    "Error: an off step crashes, corrupts, hangs, or spoils the next step with speculative decoding. Warning: it "
+    "works, but slower or with a feature wrong. The properties give the severity by path (v1, v2) and design (A, B, C)."
+)
+_VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 def sarif(index: Index) -> bytes:
-    """The coupling points of an index. Files are relative to the base ``SRCROOT``, the source root."""
+    """The coupling points of an index. Files are relative to ``SRCROOT``: in a checkout, the repository's root."""
     functions = {function.id: function for function in index.functions}
     kinds = sorted({point.kind for point in index.coupling_points})
+    version = _VERSION.search(index.tool)
     run = {
         "tool": {
             "driver": {
                 "name": "sgltrace",
-                **({"version": index.tool} if index.tool else {}),
+                **({"version": version[0], "semanticVersion": version[0]} if version else {}),
+                "informationUri": ABOUT,
                 "rules": [_rule(kind) for kind in kinds],
             }
         },
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": visible(index.source.root)}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(point, functions, kinds) for point in index.coupling_points],
+        "results": [_result(point, _Places(functions, index.source.below), kinds) for point in index.coupling_points],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return (json.dumps(log, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def _rule(kind: str) -> dict[str, Any]:
+    name = visible(spelled(kind))
+    asked = next((text for text, kinds in QUESTIONS if kind in kinds), "")
+    told = [*([asked] if asked else []), MEANING, LEVELS_TEXT]
     return {
         "id": visible(kind),
-        "shortDescription": {"text": visible(f"Coupling point: {kind}")},
-        "fullDescription": {
-            "text": "Something that speculation fixes crosses into what a plain decode step would need otherwise."
-        },
+        "name": "".join(word[:1].upper() + word[1:] for word in name.replace("-", " ").split()),
+        "shortDescription": {"text": f"Coupling point: {name}"},
+        "fullDescription": {"text": MEANING},
+        "help": {"text": " ".join(told), "markdown": "\n\n".join([f"**{told[0]}**", *told[1:]])},
+        "helpUri": ABOUT,
+        "defaultConfiguration": {"level": "warning"},
+        "properties": {"tags": ["speculative-decoding", visible(kind)]},
     }
 
 
-def _result(point: CouplingPoint, functions: dict[str, Function], kinds: list[str]) -> dict[str, Any]:
-    places = [(place, "relies on it") for place in point.consumers] + [(p, "fixes it") for p in point.producers]
-    locations = [_location(place, what, functions) for place, what in places]
-    found = [location for location in locations if location is not None]
+def _result(point: CouplingPoint, places: _Places, kinds: list[str]) -> dict[str, Any]:
+    relies = places.locations(point.consumers, "relies on it")
+    fixes = places.locations(point.producers, "fixes it")
+    found = relies + fixes
     text = ": ".join(filter(None, (point.title, point.why_it_blocks)))
     worst_of_all = worst(point)
     result: dict[str, Any] = {
@@ -67,24 +88,41 @@ def _result(point: CouplingPoint, functions: dict[str, Function], kinds: list[st
             "refactor": visible(point.refactor),
         },
     }
+    if fixes and relies:
+        result["codeFlows"] = [_flow([*fixes, *relies])]
     if worst_of_all == "none":
         result["kind"] = "informational"
         result["level"] = "none"
     return result
 
 
-def _location(place: Place, what: str, functions: dict[str, Function]) -> dict[str, Any] | None:
-    """The place as a SARIF location; None where its file is not known."""
-    function = functions.get(place.function)
-    file = place.file or (function.file if function else "")
-    if not file:
-        return None
-    logical = {"fullyQualifiedName": visible(place.function), "kind": "function"}
-    return {
-        "physicalLocation": {
-            "artifactLocation": {"uri": quote(file.encode("utf-8", "surrogatepass")), "uriBaseId": "SRCROOT"},
-            "region": {"startLine": max(1, place.line)},
-        },
-        "logicalLocations": [logical],
-        "message": {"text": visible(f"{what}: {place.what}" if place.what else what)},
-    }
+def _flow(locations: list[dict[str, Any]]) -> dict[str, Any]:
+    """From where the value is fixed to where it is relied on."""
+    return {"threadFlows": [{"locations": [{"location": location} for location in locations]}]}
+
+
+class _Places:
+    """Makes SARIF locations of places. ``below`` is where the paths begin from the repository's root."""
+
+    def __init__(self, functions: dict[str, Function], below: str) -> None:
+        self._functions = functions
+        self._below = f"{below}/" if below else ""
+
+    def locations(self, places: list[Place], what: str) -> list[dict[str, Any]]:
+        """Those whose file is known."""
+        return [location for place in places if (location := self._location(place, what)) is not None]
+
+    def _location(self, place: Place, what: str) -> dict[str, Any] | None:
+        function = self._functions.get(place.function)
+        file = place.file or (function.file if function else "")
+        if not file:
+            return None
+        uri = quote((self._below + file).encode("utf-8", "surrogatepass"))
+        return {
+            "physicalLocation": {
+                "artifactLocation": {"uri": uri, "uriBaseId": "SRCROOT"},
+                "region": {"startLine": max(1, place.line)},
+            },
+            "logicalLocations": [{"fullyQualifiedName": visible(place.function), "kind": "function"}],
+            "message": {"text": visible(f"{what}: {place.what}" if place.what else what)},
+        }

@@ -1,4 +1,4 @@
-"""What was observed as a table: a row for each distinct shape of a tensor at a batch size."""
+"""Coupling points as JSON Lines; what was observed as a table, a row for each shape of a tensor at a batch size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import csv
 import importlib
 import io
 
+import msgspec
+
 from sgltrace.errors import UsageError
 from sgltrace.insight.observed import Run
+from sgltrace.model import Index
 from sgltrace.reports.text import visible
 
 COLUMNS = (
@@ -38,6 +41,16 @@ def csv_table(runs: list[Run]) -> bytes:
     for row in rows(runs):
         writer.writerow([_harmless(cell) if isinstance(cell, str) else cell for cell in row])
     return written.getvalue().encode()
+
+
+def json_lines(index: Index) -> bytes:
+    """The coupling points in reading order, a JSON object a line, with the release that they are of."""
+    release = {"source": index.source.name, "version": index.source.version}
+    points = sorted(index.coupling_points, key=lambda point: (point.rank or 10**6, point.id))
+    return b"".join(
+        msgspec.json.encode({**release, **msgspec.to_builtins(point)}, order="deterministic") + b"\n"
+        for point in points
+    )
 
 
 def parquet_table(runs: list[Run]) -> bytes:

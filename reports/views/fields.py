@@ -83,7 +83,7 @@ class FieldLine:
 def field_addresses(context: Context) -> dict[str, Markup]:
     """The address of each field's section, by ``Class.field``, the class named with and without its module."""
     found: dict[str, Markup] = {}
-    for file, (cls, fields) in _pages(context).items():
+    for file, (cls, fields) in field_files(context).items():
         for field in fields:
             address = page_link(file, file_name(field.field))
             found[f"{cls}.{field.field}"] = address
@@ -118,7 +118,7 @@ class FieldPages:
         self._macros = env.get_template("macros.html").module
         self._points = points
         self._conditions: dict[tuple[Guard, ...], Markup] = {}
-        self._files = _pages(context)
+        self._files = field_files(context)
 
     def files(self) -> list[str]:
         """All pages: one a class."""
@@ -161,7 +161,7 @@ class FieldPages:
         return self._conditions[key]
 
 
-def _pages(context: Context) -> dict[str, tuple[str, list[Field]]]:
+def field_files(context: Context) -> dict[str, tuple[str, list[Field]]]:
     """The page of each class with its fields."""
     by_class: dict[str, list[Field]] = {}
     for field in context.fields:

@@ -113,6 +113,8 @@ class ModuleLine:
     name: str
     file: str
     component: str
+    distance: int | None = None
+    """Calls from an event loop to the nearest of its functions; None where none leads there."""
     functions: int = 0
     paths: set[str] = field(default_factory=set)
 

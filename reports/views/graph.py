@@ -59,4 +59,7 @@ def graph_data(context: Context) -> dict[str, Any]:
         "phases": list(PHASES),
         "paths": list(PATHS),
         "ran": bool(ran),
+        "entries": [
+            numbers[name] for path in reversed(context.paths) if (name := context.index.entry_points[path]) in numbers
+        ],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sgltrace.model import Tensor
 from sgltrace.reports.context import Context
@@ -60,6 +60,8 @@ class Row:
     dtype: str | None = None
     producer: PlaceLink | None = None
     users: int = 0
+    same: int = 1
+    """Tensors of the same name and shape that cross alike, which are one row."""
 
 
 @dataclass(frozen=True)
@@ -228,11 +230,20 @@ class _Sorter:
 
 def _drawn(found: dict[str, list[_Crossing]], order: list[str]) -> dict[str, list[Row]]:
     at = {name: LANE * number + LANE // 2 for number, name in enumerate(order)}
-    return {path: [_row(crossing, at) for crossing in crossings] for path, crossings in found.items()}
+    return {path: _joined([_row(crossing, at) for crossing in crossings]) for path, crossings in found.items()}
+
+
+def _joined(rows: list[Row]) -> list[Row]:
+    """Tensors that read the same as one row, where the first of them stands."""
+    found: dict[object, list[Row]] = {}
+    for number, row in enumerate(rows):
+        key = (row.name, row.shape, row.mark.start, *row.mark.ends) if row.call is None else number
+        found.setdefault(key, []).append(row)
+    return [replace(same[0], same=len(same), users=max(row.users for row in same)) for same in found.values()]
 
 
 def _row(crossing: _Crossing, at: dict[str, int]) -> Row:
     row = crossing.row
     ends = [at[name] for name in crossing.ends]
     mark = Mark(at[crossing.start], ends, LANES.index(crossing.start), f"{crossing.text} {', '.join(crossing.ends)}")
-    return Row(mark, row.call, row.guards, row.name, row.shape, row.dtype, row.producer, row.users)
+    return replace(row, mark=mark)

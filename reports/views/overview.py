@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from sgltrace.insight.answer import Answer, answers
 from sgltrace.model import DESIGNS, PATHS
 from sgltrace.reports.context import Context
 from sgltrace.reports.links import addresses
-from sgltrace.reports.severities import DESIGN_TEXT, severity
+from sgltrace.reports.severities import DESIGN_TEXT, ORDER, severity
 from sgltrace.reports.views.common import (
     FunctionLink,
-    PlaceLink,
     PointRow,
     function_link,
     observed,
     ordered,
-    place_link,
     point_row,
 )
+from sgltrace.reports.views.compared import compared
 from sgltrace.reports.views.questions import Question, questions
 from sgltrace.reports.views.unknowns import reason_without_names
+from sgltrace.reports.views.verdict import Verdict, verdict
 
 TOP = 10
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Whether one design works on one path: ``no``, ``slower`` or ``yes``, with the numbers behind it."""
-
-    path: str
-    design: str
-    verdict: str
-    hard: int
-    soft: int
-    none: int
 
 
 @dataclass(frozen=True)
@@ -51,21 +40,12 @@ class PathLine:
 
 
 @dataclass(frozen=True)
-class OffStepLine:
-    """An off step that the release has itself."""
-
-    path: str
-    what: str
-    function: FunctionLink
-    gates: list[PlaceLink]
-
-
-@dataclass(frozen=True)
 class RunLine:
     """A run in one line."""
 
     name: str
     file: str
+    release: str | None
     steps: int
     path: str
     confirmed: int
@@ -95,12 +75,14 @@ class Overview:
     derived: bool
     """Whether the index holds coupling points at all."""
     points: int
-    nearest: list[Answer]
-    """On each path the design with the fewest hard blockers, and of those with the fewest soft ones."""
+    verdict: Verdict
     questions: list[Question]
     top: list[PointRow]
-    off_steps: list[OffStepLine]
     runs: list[RunLine]
+    compared: bool
+    """Whether a page sets the runs beside each other."""
+    counts: dict[str, dict[str, dict[str, int]]]
+    """Coupling points by path, design and severity."""
     evidence: dict[str, int]
     """Coupling points by what the runs together say of them."""
     unknowns: Unknowns
@@ -115,30 +97,34 @@ def overview(context: Context) -> Overview:
     """The first screen's content."""
     index = context.index
     files = dict(addresses("runs", [run.name for run in context.runs]))
-    paths = [_path(context, path) for path in PATHS]
+    found = answers(index)
+    paths = [_path(context, path, [answer for answer in found if answer.path == path]) for path in PATHS]
     evidence = Counter(observed(context, point.id) for point in index.coupling_points)
     return Overview(
         designs=DESIGN_TEXT,
         paths=paths,
-        nearest=[min(path.answers, key=lambda a: (a.hard, a.soft, a.design)) for path in paths if path.answers],
-        evidence={verdict: evidence[verdict] for verdict in VERDICTS},
+        verdict=verdict(context, found),
+        compared=compared(context.runs) is not None,
+        counts={
+            path: {
+                design: {
+                    level: sum(severity(point, path, design) == level for point in index.coupling_points)
+                    for level in ORDER
+                }
+                for design in DESIGNS
+            }
+            for path in context.paths
+        },
+        evidence={said: evidence[said] for said in VERDICTS},
         derived=bool(index.coupling_points),
         points=len(index.coupling_points),
         questions=questions(context),
         top=[point_row(context, point) for point in ordered(index.coupling_points)[:TOP]],
-        off_steps=[
-            OffStepLine(
-                off_step.path,
-                off_step.what,
-                function_link(context, off_step.function, off_step.line),
-                [place_link(context, gate) for gate in off_step.gates],
-            )
-            for off_step in index.off_steps
-        ],
         runs=[
             RunLine(
                 run.name,
                 files[run.name],
+                run.version,
                 len({step.number for step in run.steps}),
                 run.path,
                 sum(evidence.verdict == "confirmed" for evidence in run.points),
@@ -153,7 +139,7 @@ def overview(context: Context) -> Overview:
     )
 
 
-def _path(context: Context, path: str) -> PathLine:
+def _path(context: Context, path: str, found: list[Answer]) -> PathLine:
     entry = context.index.entry_points.get(path)
     if entry is None:
         return PathLine(path, None, [], 0, 0, [], unknown=context.index.unknown_paths.get(path))
@@ -163,15 +149,8 @@ def _path(context: Context, path: str) -> PathLine:
         loops=[function_link(context, loop) for loop in context.graph.loops(path)],
         functions=len(context.graph.on_path(path)),
         tensors=sum(tensor.path == path for tensor in context.index.tensors),
-        answers=[answer(context, path, design) for design in DESIGNS],
+        answers=found,
     )
-
-
-def answer(context: Context, path: str, design: str) -> Answer:
-    """Whether a design works on a path, by its worst point."""
-    count = Counter(severity(point, path, design) for point in context.index.coupling_points)
-    verdict = "no" if count["hard"] else "slower" if count["soft"] else "yes"
-    return Answer(path, design, verdict, count["hard"], count["soft"], count["none"])
 
 
 def _unknowns(context: Context) -> Unknowns:

@@ -25,8 +25,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """A tensor at a stage."""
+    """A tensor at a stage, on the paths on which it is the same."""
 
+    paths: list[str]
+    later: list[str]
+    """Later stages in which it is the same."""
     name: str
     holder: str
     """``Class.field``, empty for a value that is no field."""
@@ -34,21 +37,21 @@ class TensorRow:
     dtype: str | None
     stride: str | None
     why_unknown: str | None
-    producer: PlaceLink
+    producers: list[PlaceLink]
     consumers: list[PlaceLink]
     seen: Seen
 
     @property
     def crosses(self) -> bool:
         """Whether a part of the engine uses it that is not the one that makes it."""
-        return any(place.function.component != self.producer.function.component for place in self.consumers)
+        makers = {place.function.component for place in self.producers}
+        return any(place.function.component not in makers for place in self.consumers)
 
 
 @dataclass(frozen=True)
 class Stage:
     """The tensors of one stage."""
 
-    path: str
     name: str
     rows: list[TensorRow]
 
@@ -58,6 +61,8 @@ class ContractRow:
     """A field that an off step must produce or leave."""
 
     path: str
+    design: str
+    """Empty where the row is of all designs."""
     field: str
     shape: str | None
     dtype: str | None
@@ -70,26 +75,36 @@ class ContractRow:
     seen: Seen
 
 
+@dataclass(frozen=True)
+class ContractGroup:
+    """The fields of one object on one path."""
+
+    path: str
+    object: str
+    rows: list[ContractRow]
+
+
 STAGES = (
     "prepare", "step entry", "draft", "draft step", "draft out", "verify input", "verify", "verify out",
     "draft-extend", "draft-extend out", "relay", "result", "graph buffers",
 )  # fmt: skip
 """The stages that the index tells apart, in the order of a step; others follow as the index has them."""
+SCALARS = ("", "()")
 REQUIREMENTS = ("required", "must stay unset", "optional", "untouched")
 
 
 def stages(context: Context) -> list[Stage]:
-    """The stages of each path in the order of the step."""
-    found: dict[tuple[str, str], list[TensorRow]] = {}
-    for tensor in context.index.tensors:
-        found.setdefault((tensor.path, tensor.stage), []).append(_tensor(context, tensor))
+    """The stages in the order of the step. A tensor stands in its first stage, once for all paths; no scalars."""
     order: dict[str, int] = {path: number for number, path in enumerate(PATHS)}
-
-    def key(item: tuple[tuple[str, str], list[TensorRow]]) -> tuple[int, int]:
-        path, name = item[0]
-        return order.get(path, len(order)), stage_rank(name)
-
-    return [Stage(path, name, rows) for (path, name), rows in sorted(found.items(), key=key)]
+    found: dict[object, list[Tensor]] = {}
+    for tensor in sorted(context.index.tensors, key=lambda t: (stage_rank(t.stage), order.get(t.path, len(order)))):
+        if tensor.shape not in SCALARS:
+            same = (tensor.name, tensor.cls, tensor.field, tensor.shape, tensor.dtype, tensor.stride)
+            found.setdefault((*same, tensor.why_unknown), []).append(tensor)
+    by_stage: dict[str, list[TensorRow]] = {}
+    for tensors in found.values():
+        by_stage.setdefault(tensors[0].stage, []).append(_tensor(context, tensors))
+    return [Stage(name, rows) for name, rows in sorted(by_stage.items(), key=lambda item: stage_rank(item[0]))]
 
 
 def stage_rank(name: str) -> int:
@@ -97,27 +112,38 @@ def stage_rank(name: str) -> int:
     return STAGES.index(name) if name in STAGES else len(STAGES)
 
 
-def contract(context: Context) -> dict[str, list[ContractRow]]:
-    """The contract's rows by path, what is required first."""
+def contract(context: Context) -> list[ContractGroup]:
+    """The contract by path and object, in each what is required first."""
     rank = {name: number for number, name in enumerate(REQUIREMENTS)}
-    found: dict[str, list[ContractRow]] = {path: [] for path in context.paths}
-    for row in sorted(context.index.contract, key=lambda row: rank.get(row.requirement, len(rank))):
-        found.setdefault(row.path, []).append(_contract(context, row))
-    return {path: rows for path, rows in found.items() if rows}
+    found: dict[tuple[str, str], list[ContractRow]] = {}
+    for row in sorted(context.index.contract, key=lambda row: (rank.get(row.requirement, len(rank)), row.field)):
+        found.setdefault((row.path, row.field.partition(".")[0]), []).append(_contract(context, row))
+    order: dict[str, int] = {path: number for number, path in enumerate(PATHS)}
+
+    def first(item: tuple[tuple[str, str], list[ContractRow]]) -> tuple[int, int, str]:
+        (path, name), rows = item
+        return order.get(path, len(order)), -sum(row.requirement == REQUIREMENTS[0] for row in rows), name
+
+    return [ContractGroup(path, name, rows) for (path, name), rows in sorted(found.items(), key=first)]
 
 
-def _tensor(context: Context, tensor: Tensor) -> TensorRow:
+def _tensor(context: Context, tensors: list[Tensor]) -> TensorRow:
+    tensor = tensors[0]
     holder = f"{tensor.cls.rpartition(':')[2]}.{tensor.field}" if tensor.cls and tensor.field else ""
+    producers = {(t.producer.function, t.producer.line): t.producer for t in tensors}
+    consumers = {(place.function, place.line): place for t in tensors for place in t.consumers}
     return TensorRow(
+        paths=list(dict.fromkeys(t.path for t in tensors)),
+        later=[stage for stage in dict.fromkeys(t.stage for t in tensors) if stage != tensor.stage],
         name=tensor.name,
         holder=holder,
         shape=tensor.shape,
         dtype=tensor.dtype,
         stride=tensor.stride,
         why_unknown=tensor.why_unknown,
-        producer=place_link(context, tensor.producer),
-        consumers=[place_link(context, place) for place in tensor.consumers],
-        seen=_seen_tensor(context, tensor),
+        producers=[place_link(context, place) for place in producers.values()],
+        consumers=[place_link(context, place) for _, place in sorted(consumers.items())],
+        seen=_seen_tensor(context, tensors),
     )
 
 
@@ -130,6 +156,7 @@ def _contract(context: Context, row: ContractField) -> ContractRow:
     ]
     return ContractRow(
         path=row.path,
+        design=design(row),
         field=row.field,
         shape=row.shape,
         dtype=row.dtype,
@@ -143,14 +170,13 @@ def _contract(context: Context, row: ContractField) -> ContractRow:
     )
 
 
-def _seen_tensor(context: Context, tensor: Tensor) -> Seen:
+def _seen_tensor(context: Context, tensors: list[Tensor]) -> Seen:
+    made = {(tensor.name, tensor.producer.function, path) for tensor in tensors for path in ("", tensor.path)}
     said = [
         (observed.verdict, [observed], run.name, observed.why)
         for run in context.runs
         for observed in run.tensors
-        if observed.name == tensor.name
-        and observed.function == tensor.producer.function
-        and observed.path in ("", tensor.path)
+        if (observed.name, observed.function, observed.path) in made
     ]
     return _seen(context, said)
 

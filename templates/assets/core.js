@@ -1,4 +1,4 @@
-// On every page: the colour scheme, the keyboard, and the box that goes to a function or a coupling point.
+// On every page: the colour scheme, the keyboard, and the box that goes to a page, a point, a field, a tensor, a function or a line.
 "use strict";
 window.sgl = { names: null };
 
@@ -56,56 +56,78 @@ window.sgl = { names: null };
     const show = () => { button.textContent = "Theme: " + stored(); };
     button.hidden = false;
     show();
-    button.addEventListener("click", () => {
-      const next = themes[(themes.indexOf(stored()) + 1) % themes.length];
-      try { localStorage.setItem("sgltrace-theme", next); } catch { /* a private window keeps nothing */ }
-      apply(next);
-      show();
-    });
+    document.addEventListener("sgl-theme", show);
+    button.addEventListener("click", () => choose(themes[(themes.indexOf(stored()) + 1) % themes.length]));
+  }
+  function choose(theme) {
+    try { localStorage.setItem("sgltrace-theme", theme); } catch { /* a private window keeps nothing */ }
+    apply(theme);
   }
 
   // Go to: names are loaded when first asked for.
   let dialog = null;
-  // [name, where, address, whether it is a coupling point, text to search]
+  // What can be gone to: its name, where it is, its address or what it does, and how far back it stands.
   let entries = null;
+  const actions = [
+    ...themes.map((theme) => [`Theme: ${theme}`, () => choose(theme)]),
+    ["Copy the address of this page", () => navigator.clipboard.writeText(location.href)],
+    ["Print this page", () => window.print()],
+  ];
   function allEntries() {
     if (entries) return entries;
-    entries = sgl.names.points.map(([title, kind, file]) => [title, kind, file, true]);
-    for (const [module, file, names] of sgl.names.modules) {
-      for (const name of names) entries.push([name, module, sgl.address(file, name), false]);
-    }
+    const made = (rank) => ([name, where, address]) => ({ name, where, address, rank, text: (name + " " + where + ":" + name).toLowerCase() });
+    const { pages, points, classes, tensors, modules } = sgl.names;
+    entries = [
+      ...pages.map(([title, file]) => [title, "page", file]).map(made(0)),
+      ...points.map(([title, kind, file]) => [title, kind, file]).map(made(0)),
+      ...classes.flatMap(([cls, file, names]) => names.map(([name, anchor]) => [`${cls}.${name}`, "field", sgl.address(file, anchor)])).map(made(3)),
+      ...tensors.map((name) => [name, "tensor", `tensors.html#q=${encodeURIComponent(name)}`]).map(made(4)),
+      ...modules.flatMap(([module, file, names]) => [[module, "module", encodeURI(file)], ...names.map((name) => [name, module, sgl.address(file, name)])]).map(made(5)),
+      ...actions.map(([name, does]) => ({ ...made(6)([name, "command", ""]), does })),
+    ];
     return entries;
   }
+  // "scheduler.py:123", "managers/scheduler.py:123" and "sglang.srt.managers.scheduler:123" name a line
+  function lines(query) {
+    const match = /^(\S+?):L?(\d+)$/.exec(query.trim());
+    if (!match) return [];
+    const path = match[1].replace(/\.pyi?$/, "").replace(/\/__init__$/, "").replaceAll("/", ".").replace(/^\.+/, "").toLowerCase();
+    return sgl.names.modules
+      .filter(([module]) => ("." + module.toLowerCase()).endsWith("." + path))
+      .sort((a, b) => a[0].length - b[0].length).slice(0, 10)
+      .map(([module, file]) => ({ name: `${module}:${match[2]}`, where: "line", address: `${encodeURI(file)}#L${match[2]}` }));
+  }
   function score(words, entry) {
-    const text = entry[4] || (entry[4] = (entry[0] + " " + entry[1] + ":" + entry[0]).toLowerCase());
     let total = 0;
     for (const word of words) {
-      const at = text.indexOf(word);
-      if (at < 0) return -1;
-      total += at + text.length / 40;
+      const at = entry.text.indexOf(word);
+      if (at < 0) return null;
+      total += at + entry.text.length / 40;
     }
-    return total + (entry[3] ? 0 : 5);
+    const last = entry.name.toLowerCase().split(".").pop();
+    return total + entry.rank - (words.length === 1 && (last === words[0] || entry.name.toLowerCase() === words[0]) ? 50 : 0);
   }
   function find(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!words.length) return [];
+    if (!words.length) return sgl.names.pages.map(([name, address]) => ({ name, where: "page", address }));
     const found = [];
     for (const entry of allEntries()) {
       const value = score(words, entry);
-      if (value >= 0) found.push([value, entry]);
+      if (value !== null) found.push([value, entry]);
     }
-    return found.sort((a, b) => a[0] - b[0]).slice(0, 30).map((pair) => pair[1]);
+    return [...lines(query), ...found.sort((a, b) => a[0] - b[0]).slice(0, 30).map((pair) => pair[1])];
   }
   function buildDialog() {
     const input = sgl.element("input", {
-      type: "search", "aria-label": "Go to a function or coupling point", role: "combobox", "aria-expanded": "true",
-      "aria-controls": "jump-list", autocomplete: "off", placeholder: "function, module or coupling point",
+      type: "search", "aria-label": "Go to", role: "combobox", "aria-expanded": "true",
+      "aria-controls": "jump-list", autocomplete: "off", placeholder: "page, point, field, tensor, function, file:line",
     });
     const list = sgl.element("ul", { id: "jump-list", role: "listbox", "aria-label": "Found" });
-    dialog = sgl.element("dialog", { id: "jump", "aria-label": "Go to" }, input, list);
+    const none = sgl.element("p", { class: "empty", role: "status", hidden: true });
+    dialog = sgl.element("dialog", { id: "jump", "aria-label": "Go to" }, input, list, none);
     document.body.append(dialog);
     let chosen = 0;
-    const choose = (number) => {
+    const mark = (number) => {
       const links = [...list.querySelectorAll("a")];
       if (!links.length) return;
       chosen = (number + links.length) % links.length;
@@ -116,21 +138,27 @@ window.sgl = { names: null };
     let wanted = false; // Enter was pressed before the names were there
     const follow = () => {
       const link = list.querySelectorAll("a")[chosen];
-      if (link) { dialog.close(); link.click(); }
+      if (link) link.click();
     };
     const show = () => {
       if (!sgl.names) return;
-      list.replaceChildren(...find(input.value).map(([name, where, url, point], at) =>
-        sgl.element("li", { role: "presentation" }, sgl.element("a", { href: root + url, role: "option", id: "jump-" + at, tabindex: "-1" },
-          sgl.element("span", { class: point ? "" : "fn" }, name), " ", sgl.element("span", { class: "mod" }, where)))));
-      choose(0);
+      const found = find(input.value);
+      list.replaceChildren(...found.map(({ name, where, address, does }, at) => {
+        const link = sgl.element("a", { href: does ? location.hash || root : root + address, role: "option", id: "jump-" + at, tabindex: "-1" },
+          sgl.element("span", { class: where === "page" || where === "command" ? "" : "fn" }, name), " ", sgl.element("span", { class: "mod" }, where));
+        link.addEventListener("click", (event) => { dialog.close(); if (does) { event.preventDefault(); does(); } });
+        return sgl.element("li", { role: "presentation" }, link);
+      }));
+      none.hidden = found.length > 0;
+      none.textContent = found.length ? "" : `Nothing fits “${input.value.trim()}”.`;
+      mark(0);
       if (wanted) { wanted = false; follow(); }
     };
     input.addEventListener("input", show);
     sgl.loadNames().then(show);
     input.addEventListener("keydown", (event) => {
-      if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }
-      if (event.key === "ArrowUp") { choose(chosen - 1); event.preventDefault(); }
+      if (event.key === "ArrowDown") { mark(chosen + 1); event.preventDefault(); }
+      if (event.key === "ArrowUp") { mark(chosen - 1); event.preventDefault(); }
       if (event.key === "Enter") { if (sgl.names) follow(); else wanted = true; }
     });
     return input;

@@ -3,11 +3,15 @@
 sgl.page("filter", function (signal) {
   const box = document.querySelector("[data-filter]");
   const table = document.getElementById(box.dataset.filter);
-  const rows = [...table.querySelectorAll("tbody tr:not(.stage)")];
+  const MOST = 400; // rows that are shown at first: more of them take a browser too long
+  let rows = [...table.querySelectorAll("tbody tr:not(.stage)")], most = MOST;
   const controls = [...box.querySelectorAll("select, input:not([type=checkbox])")];
   const toggles = [...box.querySelectorAll("input[type=checkbox]")];  // each takes a class off the table while it is on
   const output = box.querySelector("output");
-  const texts = rows.map((row) => (row.textContent + " " + (row.dataset.words || "")).toLowerCase());
+  const texts = new Map(rows.map((row) => [row, (row.textContent + " " + (row.dataset.words || "")).toLowerCase()]));
+  const nothing = sgl.element("p", { class: "empty", role: "status", hidden: true }, "Nothing matches. ", sgl.element("button", { type: "button" }, "Clear the filter"));
+  const more = sgl.element("button", { type: "button", hidden: true });
+  (table.closest(".scroll") || table).after(more, nothing);
 
   function values() {
     const chosen = Object.fromEntries(controls.map((control) => [control.name, control.value]));
@@ -38,16 +42,31 @@ sgl.page("filter", function (signal) {
     const named = controls.map((control) => [control.name, control.value]).filter(([name, value]) => name !== "q" && value);
     for (const toggle of toggles) table.classList.toggle(toggle.dataset.shows, !toggle.checked);
     let count = 0;
-    rows.forEach((row, at) => {
-      const keep = words.every((word) => texts[at].includes(word)) && named.every(([name, value]) => has(row, name, value, chosen));
-      row.hidden = !keep;
+    const kept = [];
+    for (const row of rows) {
+      const keep = words.every((word) => texts.get(row).includes(word)) && named.every(([name, value]) => has(row, name, value, chosen));
       count += keep;
-    });
+      if (keep) kept.push(row);
+      row.hidden = !keep || count > most;
+    }
+    nothing.hidden = count > 0;
+    more.hidden = count <= most;
+    more.textContent = `Show all ${count.toLocaleString("en")} rows`;
+    if (table.classList.contains("points")) {
+      const links = kept.map((row) => row.querySelector("th a").getAttribute("href"));
+      sgl.list = { from: location.hash, rows: links, whole: count === rows.length };
+    }
     for (const body of table.tBodies) {
       const head = body.querySelector(".stage");
       if (head) head.hidden = ![...body.rows].some((row) => row !== head && !row.hidden);
     }
     output.textContent = count === rows.length ? `${count.toLocaleString("en")} rows` : `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
+  }
+  function clear() {
+    controls.forEach((control) => { control.value = ""; });
+    toggles.forEach((toggle) => { toggle.checked = false; });
+    sgl.state.write({ ...sgl.state.read(), ...values() });
+    show();
   }
   function restore() {
     const state = sgl.state.read();
@@ -63,7 +82,10 @@ sgl.page("filter", function (signal) {
   }
   for (const control of [...controls, ...toggles]) control.addEventListener("input", () => { sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
   const reset = box.querySelector("[data-reset]");
-  if (reset) reset.addEventListener("click", () => { controls.forEach((control) => { control.value = ""; }); toggles.forEach((toggle) => { toggle.checked = false; }); sgl.state.write({ ...sgl.state.read(), ...values() }); show(); });
+  if (reset) reset.addEventListener("click", clear);
+  nothing.querySelector("button").addEventListener("click", clear);
+  more.addEventListener("click", () => { most = Infinity; show(); });
+  table.addEventListener("sgl-sorted", () => { rows = [...table.querySelectorAll("tbody tr:not(.stage)")]; show(); });
   window.addEventListener("hashchange", restore, { signal });
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, select, dialog *") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -121,11 +121,18 @@ sgl.page("formula", function (signal) {
     try { kept = JSON.parse(localStorage.getItem(KEY) || "{}"); } catch { /* nothing kept */ }
     return { ...DEFAULTS, ...JSON.parse(form.dataset.given || "{}"), ...kept, ...sgl.state.read() };
   }
+  const least = (name) => (name in DEFAULTS ? 1 : 0); // no batch, tree or page is empty
   function update(save) {
+    const wrong = [];
     for (const input of form.querySelectorAll("input")) {
-      const number = Number(input.value);
-      if (input.value !== "" && Number.isFinite(number)) given[input.name] = number; else delete given[input.name];
+      const number = Number(input.value), fits = input.value !== "" && Number.isInteger(number) && number >= least(input.name);
+      if (fits) given[input.name] = number; else delete given[input.name];
+      const refused = !fits && (input.value !== "" || input.validity.badInput);
+      input.classList.toggle("invalid", refused);
+      input.setAttribute("aria-invalid", String(refused));
+      if (refused) wrong.push(`${input.name}: a whole number of ${least(input.name)} or more`);
     }
+    form.querySelector(".wrong").textContent = wrong.join("; ");
     if (save) {
       sgl.state.write({ ...sgl.state.read(), ...given });
       try { localStorage.setItem(KEY, JSON.stringify(given)); } catch { /* a private window keeps nothing */ }
@@ -147,12 +154,22 @@ sgl.page("formula", function (signal) {
     const first = Object.keys(DEFAULTS).filter((name) => asked.has(name));
     const rest = [...asked].filter((name) => !first.includes(name)).sort();
     const field = (name) => {
-      const input = sgl.element("input", { type: "number", name, min: "0", step: "1", inputmode: "numeric" });
+      const input = sgl.element("input", { type: "number", name, min: String(least(name)), step: "1", inputmode: "numeric" });
       if (from[name] !== undefined && Number.isFinite(Number(from[name]))) input.value = from[name];
       return sgl.element("label", {}, name + " ", input);
     };
     form.append(...first.map(field));
     if (rest.length) form.append(sgl.element("details", {}, sgl.element("summary", {}, `${rest.length} more symbol${rest.length === 1 ? "" : "s"}`), sgl.element("div", { class: "filters" }, ...rest.map(field))));
+    const reset = sgl.element("button", { type: "button" }, "Reset");
+    reset.addEventListener("click", () => {
+      try { localStorage.removeItem(KEY); } catch { /* nothing kept */ }
+      const first = { ...DEFAULTS, ...JSON.parse(form.dataset.given || "{}") };
+      for (const input of form.querySelectorAll("input")) input.value = first[input.name] ?? "";
+      sgl.state.write(Object.fromEntries(Object.entries(sgl.state.read()).filter(([name]) => !asked.has(name))));
+      update(false);
+    });
+    form.append(reset, sgl.element("output", { class: "wrong", role: "status" }));
+    form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = !asked.size;
     form.addEventListener("input", () => update(true));
     update(false);

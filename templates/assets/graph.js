@@ -502,7 +502,7 @@ sgl.page("graph", function (signal) {
   control("distance").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
   control("draw").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
   control("level").addEventListener("change", () => { save(); draw(); });
-  control("fit").addEventListener("click", () => { if (focus) setFocus(null); whole(); });
+  control("fit").addEventListener("click", () => { if (focus) setFocus(null); whole(); draw(); });
   data.components.forEach(([text, hue], number) => {
     const button = sgl.element("button", { type: "button", "aria-pressed": "true", class: "comp c" + hue }, text);
     button.addEventListener("click", () => {
@@ -524,6 +524,7 @@ sgl.page("graph", function (signal) {
     filter();
     const wanted = state.focus && byName.get(state.focus);
     if (wanted) setFocus(wanted);
+    else if (!focus && !Object.keys(state).length && data.entries.length) setFocus(functions[data.entries[0]]); // the worker
   }
   document.addEventListener("sgl-theme", () => { readColours(); draw(); }, { signal });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); }, { signal });

@@ -95,7 +95,10 @@
       document.querySelectorAll("nav a").forEach((link) => {
         if (link.dataset.key === key) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
       });
+      const current = document.querySelector("nav [aria-current]"); // on a small screen the links are a strip
+      if (current) current.closest("nav").scrollLeft = current.offsetLeft - 40;
       await sgl.fillCode(main);
+      sgl.tables(main);
       if (location.hash !== address) return;
       scripts.forEach((name) => sgl.run(name, control.signal));
     }

@@ -50,7 +50,7 @@ def explain(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Explain which worker, path and modes a launch command gets, by evaluating the source's own argument handling."""
+    """Explain which worker, path and values a launch command gets, by running the source's own argument handling."""
     from sgltrace.explain.command import parse_command
     from sgltrace.explain.execute import execute_command
     from sgltrace.explain.explain import explain as explain_command

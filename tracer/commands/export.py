@@ -16,9 +16,8 @@ from sgltrace.workspace import DEFAULT, Workspace
 PERFETTO = "perfetto"
 PARQUET = "parquet"
 HELP = (
-    "sarif: coupling points for editors and code scanning; graphml, dot: the call graph; csv, parquet: "
-    "observed shapes; "
-    "markdown: a summary; perfetto: a timeline of a run. parquet with --run: all steps of runs, partitioned."
+    "sarif, jsonl: coupling points; graphml, dot: the call graph; csv, parquet: observed shapes; markdown: a summary; "
+    "perfetto: a timeline of a run. parquet with --run: all steps of the runs, partitioned."
 )
 
 
@@ -42,7 +41,7 @@ def export(
         typer.Option("-o", "--output", help="The file to write (a folder for parquet of runs); else standard output."),
     ] = None,
 ) -> None:
-    """Write coupling points, the call graph, observations or a timeline in another format."""
+    """Export coupling points, the call graph, observed shapes or a timeline."""
     if form == PARQUET and run and not perfetto:
         _dataset(run, output)
         return

@@ -63,9 +63,7 @@ def index(
         str | None, typer.Option(help="The package of a fork that has another name; it may be fetched, too.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes that parse; the number of cores if left out.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one for each core.")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write index.json only.")] = False,
     editor: EditorOption = EDITOR,
     config: ConfigOption = None,
@@ -73,7 +71,7 @@ def index(
     model_config: ModelOption = None,
     gpu: GpuOption = None,
 ) -> None:
-    """Index an SGLang source tree and write a report of its call graph. An unchanged source is not indexed again."""
+    """Index an SGLang source and write its report. An unchanged source is not indexed again."""
     if not src and whole:  # `--whole SRC`: the name behind the option was the source
         src, whole = whole, WHOLE
     if not src:

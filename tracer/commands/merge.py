@@ -23,7 +23,7 @@ def merge(
     output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for the whole trace.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Put the traces of one run's nodes together, and say where ranks disagree and clocks differ."""
+    """Merge the traces of a run's nodes, and report ranks that disagree and clocks that differ."""
     from sgltrace.runtime.merge import merge as merged
 
     found = merged(folders, output)

@@ -35,6 +35,9 @@ def points(
     name: Annotated[str, typer.Argument(metavar="[ID]", help="One point, by its id or how it begins.")] = "",
     workspace: WorkspaceOption = Path(DEFAULT),
     path: Annotated[Literal["v1", "v2"] | None, typer.Option("--path", help="Only this path: v1 or v2.")] = None,
+    design: Annotated[
+        Literal["A", "B", "C"] | None, typer.Option("--design", help="Only what concerns this design: A, B or C.")
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="Only this kind, such as kv_alloc.")] = None,
     severity: Annotated[Literal["hard", "soft", "none"] | None, typer.Option(help="Only this severity.")] = None,
     config: ConfigOption = None,
@@ -43,7 +46,7 @@ def points(
     gpu: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The places where something that speculation fixes crosses into what a plain decode step needs otherwise."""
+    """List the coupling points: where code relies on something that speculative decoding fixes."""
     from sgltrace.insight.points import find, select
 
     opened = Workspace.open(workspace)
@@ -51,19 +54,19 @@ def points(
     cut = configured(opened, index, Asked(config, assume, model_config, gpu), as_json)
     if name:
         point = find(index, name)
-        print_json(_data(point, cut)) if as_json else _print_point(point, cut)
+        print_json(_data(point, cut)) if as_json else _print_point(point, cut, path, design)
         return
-    found = select(index, path, kind, severity)
+    found = select(index, path, kind, severity, design)
     if as_json:
         print_json({"coupling_points": [_data(point, cut) for point in found], **configuration_data(cut)})
         return
     if cut is not None and found:
-        _print_groups(found, cut)
+        _print_groups(found, cut, path, design)
         return
     for point in found:
-        _print_line(point)
+        _print_line(point, path, design)
     if not found:
-        print("no coupling point meets these conditions")
+        print("no coupling point matches")
 
 
 def _data(point: CouplingPoint, cut: Configured | None) -> CouplingPoint | dict[str, Any]:
@@ -78,7 +81,7 @@ def _data(point: CouplingPoint, cut: Configured | None) -> CouplingPoint | dict[
     return made
 
 
-def _print_groups(found: list[CouplingPoint], cut: Configured) -> None:
+def _print_groups(found: list[CouplingPoint], cut: Configured, path: str | None, design: str | None) -> None:
     from sgltrace.insight.configured import OTHERS, TITLES
 
     print_configuration(cut)
@@ -87,20 +90,25 @@ def _print_groups(found: list[CouplingPoint], cut: Configured) -> None:
         if members:
             print(f"\n{bold(title)} ({len(members)})")
         for point in members:
-            _print_line(point, brief=state == OTHERS)
+            _print_line(point, path, design, brief=state == OTHERS)
             if cut.point(point).why:
                 say(f"          {cut.point(point).why}")
 
 
-def _print_line(point: CouplingPoint, brief: bool = False) -> None:
-    levels = "  ".join(f"{path} {level or '-':4}" for path, level in sorted(point.severity.items()))
+def _print_line(point: CouplingPoint, path: str | None, design: str | None, brief: bool = False) -> None:
+    from sgltrace.insight.points import level_of
+
+    asked = [path] if path else sorted(point.severity)
+    levels = "  ".join(
+        f"{name}{f' {design}' if design else ''} {level_of(point, name, design) or '-':4}" for name in asked
+    )
     condition = "" if point.condition == "always" else f"  [{point.condition}]"
     say(f"{point.rank:3}  {levels}  {point.kind:18}  {point.title}{condition}")
     if not brief:
         say(f"          {point.id}")
 
 
-def _print_point(point: CouplingPoint, cut: Configured | None) -> None:
+def _print_point(point: CouplingPoint, cut: Configured | None, path: str | None, design: str | None) -> None:
     print(bold(point.title))
     if cut is not None:
         from sgltrace.insight.configured import TITLES
@@ -109,10 +117,12 @@ def _print_point(point: CouplingPoint, cut: Configured | None) -> None:
         say(f"   {TITLES[applies.state]}{f': {applies.why}' if applies.why else ''}")
     say(f"   {point.id}  ({point.kind}, {point.binding_time}, {point.condition})")
     say(f"   {point.why_it_blocks}")
-    say(f"   refactor: {point.refactor}")
+    say(f"   to do: {point.refactor}")
     if point.formula:
         say(f"   {point.formula}")
     for verdict in point.verdicts:
+        if path not in (None, verdict.path) or design not in (None, verdict.design):
+            continue
         say(f"   {verdict.path} {verdict.design}: {verdict.severity}: {verdict.reason}")
     for label, places in (("produced by", point.producers), ("consumed by", point.consumers)):
         print(f"   {label}")

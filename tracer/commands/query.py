@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,35 +30,41 @@ def register(app: typer.Typer) -> None:
 
 
 def calls(func: FunctionArgument, workspace: WorkspaceOption = Path(DEFAULT), as_json: JsonOption = False) -> None:
-    """What a function calls, with lines and guards, and its calls whose target is not known."""
+    """Show what a function calls: lines, conditions, and calls whose target is not known."""
     graph = _graph(workspace)
-    function = graph.find(func)
-    edges, unresolved = graph.calls(function), graph.unresolved(function)
+    found = graph.find_all(func)
     if as_json:
-        print_json({"function": function, "calls": edges, "unresolved": unresolved})
+        _print_all([{"function": id, "calls": graph.calls(id), "unresolved": graph.unresolved(id)} for id in found])
         return
-    _print_function(graph, function)
-    for edge in edges:
-        _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
-    for call in unresolved:
-        say(f"   ?  {call.expression}  (line {call.line}, unresolved: {call.why})")
-    if not edges and not unresolved:
-        print("   calls nothing")
+    for function in found:
+        edges, unresolved = graph.calls(function), graph.unresolved(function)
+        _print_function(graph, function)
+        for edge in edges:
+            _print_edge(edge, f"-> {edge.callee}", graph.functions[edge.caller].file)
+        for call in unresolved:
+            say(f"   ?  {call.expression}  (line {call.line}, unresolved: {call.why})")
+        if not edges and not unresolved:
+            print("   calls nothing")
 
 
 def callers(func: FunctionArgument, workspace: WorkspaceOption = Path(DEFAULT), as_json: JsonOption = False) -> None:
-    """Who calls a function, with lines and guards."""
+    """Show who calls a function: lines and conditions. A name that several functions have shows those of each."""
     graph = _graph(workspace)
-    function = graph.find(func)
-    edges = graph.callers(function)
+    found = graph.find_all(func)
     if as_json:
-        print_json({"function": function, "callers": edges})
+        _print_all([{"function": id, "callers": graph.callers(id)} for id in found])
         return
-    _print_function(graph, function)
-    for edge in edges:
-        _print_edge(edge, f"<- {edge.caller}", graph.functions[edge.caller].file)
-    if not edges:
-        print("   is called by nothing in the index")
+    for function in found:
+        _print_function(graph, function)
+        for edge in graph.callers(function):
+            _print_edge(edge, f"<- {edge.caller}", graph.functions[edge.caller].file)
+        if not graph.callers(function):
+            print("   is called by nothing in the index")
+
+
+def _print_all(answers: list[dict[str, Any]]) -> None:
+    """One answer by itself, several of them in a list."""
+    print_json(answers[0] if len(answers) == 1 else {"functions": answers})
 
 
 def path(
@@ -67,7 +73,7 @@ def path(
     workspace: WorkspaceOption = Path(DEFAULT),
     as_json: JsonOption = False,
 ) -> None:
-    """A shortest call path from one function to another. Exit code 1 where there is none."""
+    """Show a shortest call path from one function to another. Exit code 1: there is none."""
     graph = _graph(workspace)
     source, target = graph.find(start), graph.find(goal)
     edges = graph.shortest_path(source, target)

@@ -42,7 +42,7 @@ def report(
     run: Annotated[
         list[Path] | None, typer.Option("--run", metavar="DIR", help="Also show this trace of `sgltrace run`.")
     ] = None,
-    single_file: Annotated[bool, typer.Option("--single-file", help="One page that holds all others.")] = False,
+    single_file: Annotated[bool, typer.Option("--single-file", help="Write the report as one HTML file.")] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve it on 127.0.0.1, and write it again when the workspace changes.")
@@ -50,7 +50,7 @@ def report(
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve; 0 takes a free one.")] = 0,
     editor: EditorOption = EDITOR,
 ) -> None:
-    """Write the report of a workspace again, and open it."""
+    """Write a workspace's report again, elsewhere or with more runs, and open it."""
     found = Workspace.open(workspace)
     check_editor(editor)
     if serve and (output is not None or single_file):

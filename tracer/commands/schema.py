@@ -29,7 +29,7 @@ def schema(
         ),
     ],
 ) -> None:
-    """Print the JSON Schema of a file or an answer. Keys may be added under a version; none goes, none changes type."""
+    """Print the JSON Schema of a file or an answer. Within a version keys are only added."""
     print_json(schema_of(name))
 
 

@@ -41,7 +41,7 @@ def field(
     path: PathOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Who writes and reads a field of a step's state, in step order."""
+    """Show who writes and reads a field of a decode step's state, in step order."""
     from sgltrace.insight.state import find_fields, in_step_order
 
     index = Workspace.open(workspace).load_index()
@@ -55,15 +55,15 @@ def field(
     for found in fields:
         role = f"  ({found.role})" if found.role else ""
         print(f"{bold(f'{found.cls}.{found.field}')}{role}  {len(found.writes)} writes, {len(found.reads)} reads")
-    for access in accesses:
-        _print_access(access, files, several=len(fields) > 1)
+        for access in accesses:
+            if (access.cls, access.field) == (found.cls, found.field):
+                _print_access(access, files)
 
 
-def _print_access(found: OrderedAccess, files: dict[str, str], several: bool) -> None:
+def _print_access(found: OrderedAccess, files: dict[str, str]) -> None:
     access = found.access
-    owner = f" {found.cls.rpartition(':')[2]}" if several else ""
     shape = f"  {access.shape}" if access.shape else ""
-    say(f"   {'W' if found.writes else 'r'}{owner} {access.function}  ({access.kind}){shape}")
+    say(f"   {'W' if found.writes else 'r'} {access.function}  ({access.kind}){shape}")
     where = ", ".join([*access.phase, *access.paths])
     say(f"        {files.get(access.function, '?')}:{access.line}  {access.expression}  [{where}]")
     if access.guards:
@@ -79,7 +79,7 @@ def contract(
     gpu: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a step without speculation must produce or leave behind: shape, dtype, stride, value, and who reads it."""
+    """Show what a decode step without speculation must leave behind: shape, dtype, stride, value, and who reads it."""
     from sgltrace.insight.state import contract_of
 
     opened = Workspace.open(workspace)

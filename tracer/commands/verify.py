@@ -21,7 +21,7 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trace of `sgltrace run`.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check what holds at every step of a healthy server; ends with 1 and the first step that breaks something."""
+    """Check a run for what holds at every step of a healthy server. Exit code 1: a step breaks it."""
     from sgltrace.runtime import read_trace
     from sgltrace.runtime.verify import verify as check
 

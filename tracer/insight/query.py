@@ -31,16 +31,21 @@ class CallGraph:
         Dots may stand for the colon. A tail that is a whole qualified name is taken before one that is part of one.
         Raises UsageError with the candidates, or with what comes nearest.
         """
+        found = self.find_all(name)
+        if len(found) > 1:
+            raise UsageError(f"{name!r} may be any of {len(found)} functions: {_listed(found)}")
+        return found[0]
+
+    def find_all(self, name: str) -> list[str]:
+        """All functions that ``name`` may mean, by id. Raises UsageError with what comes nearest where none does."""
         if name in self.functions:
-            return name
+            return [name]
         wanted = _dotted(name)
         fitting = [id for id in self.functions if f".{_dotted(id)}".endswith(f".{wanted}")]
         exact = [id for id in fitting if id.partition(":")[2] == name] or fitting
-        if len(exact) == 1:
-            return exact[0]
-        if exact:
-            raise UsageError(f"{name!r} may be any of {len(exact)} functions: {_listed(sorted(exact))}")
-        raise UsageError(f"there is no function {name!r} in the index; {self._nearest(wanted)}")
+        if not exact:
+            raise UsageError(f"there is no function {name!r} in the index; {self._nearest(wanted)}")
+        return sorted(exact)
 
     def calls(self, function: str) -> list[CallEdge]:
         """The edges out of a function, by callee."""

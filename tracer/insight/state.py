@@ -24,12 +24,19 @@ class OrderedAccess(NamedTuple):
 def find_fields(index: Index, name: str) -> list[Field]:
     """The fields that ``NAME`` or ``Class.NAME`` means, in all classes that have one of that name.
 
-    Raises UsageError with what comes nearest.
+    First those through which a coupling point crosses, then by the number of writes and reads. Raises
+    UsageError with what comes nearest.
     """
     owner, _, field = name.rpartition(".")
     found = [f for f in index.fields if f.field == field and (not owner or _is_class(f.cls, owner))]
     if found:
-        return found
+        crossing = {name for point in index.coupling_points for name in point.fields}
+
+        def relevance(f: Field) -> tuple[bool, int, str]:
+            crosses = not crossing.isdisjoint({f"{f.cls}.{f.field}", f"{_short(f.cls)}.{f.field}"})
+            return not crosses, -len(f.writes) - len(f.reads), f.cls
+
+        return sorted(found, key=relevance)
     known = {f.field for f in index.fields} | {f"{_short(f.cls)}.{f.field}" for f in index.fields}
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
     hint = f"did you mean {', '.join(near)}?" if near else "the report's page of fields lists them"

@@ -26,7 +26,7 @@ _LAUNCH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_inte
 
 _finished: list[Callable[[Session], None]] = []
 
-Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What starts the server, as you run it.")]
+Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command that starts the server.")]
 
 
 def register(app: typer.Typer, finished: Callable[[Session], None] | None = None) -> None:
@@ -42,27 +42,27 @@ def register(app: typer.Typer, finished: Callable[[Session], None] | None = None
 def run(
     command: Command,
     out: Annotated[Path | None, typer.Option("-o", "--output", help="A new folder for the trace.")] = None,
-    steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps from A on, up to but without B.")] = "",
+    steps: Annotated[str, typer.Option(metavar="A:B", help="Record steps A to B-1.")] = "",
     every: Annotated[
         int,
         typer.Option(
-            min=0,
-            metavar="N",
-            help="Record every Nth step in full (1: all; 0: as many as half a percent of the time allows).",
+            min=0, metavar="N", help="Record every Nth step in full. 1: all. 0: as many as 0.5% overhead allows."
         ),
     ] = 0,
     pointers: Annotated[
-        bool, typer.Option("--pointers", help="Record where tensors lie, to see shared storage.")
+        bool, typer.Option("--pointers", help="Record data pointers, to see which tensors share storage.")
     ] = False,
     timeline: Annotated[int, typer.Option(min=0, metavar="N", help="Record N steady decode steps with VizTracer.")] = 0,
     calls: Annotated[int, typer.Option(min=0, metavar="N", help="Record who calls whom in N steady decode steps.")] = 0,
-    path: Annotated[str, typer.Option(help="The path to expect: auto, v1 or v2.")] = "auto",
-    max_bytes: Annotated[str, typer.Option(help="Size of the trace; the oldest steps go first.")] = "256M",
+    path: Annotated[str, typer.Option(help="Expected path: auto, v1 or v2.")] = "auto",
+    max_bytes: Annotated[
+        str, typer.Option(help="Maximum size of the trace. The oldest steps are dropped first.")
+    ] = "256M",
     probe: Annotated[
         list[str] | None, typer.Option(metavar="module:Class.method", help="One more function to record.")
     ] = None,
     fields: Annotated[
-        list[str] | None, typer.Option(help="What of the --probe before it: self.x,arg.y,return.z")
+        list[str] | None, typer.Option(help="What to record of the --probe before it: self.x,arg.y,return.z.")
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="A TOML file of more functions to record.")] = None,
     gpu_time: Annotated[
@@ -70,14 +70,12 @@ def run(
     ] = 0,
     when: Annotated[
         str,
-        typer.Option(metavar="'batch>=8'", help="Windows open, else steps are recorded in full, at these batch sizes."),
+        typer.Option(metavar="'batch>=8'", help="Open windows, or record steps in full, only at these batch sizes."),
     ] = "",
-    run_id: Annotated[
-        str, typer.Option(help="A name that the nodes of one run share; `sgltrace merge` puts them together.")
-    ] = "",
+    run_id: Annotated[str, typer.Option(help="A name shared by all nodes of one run, for `sgltrace merge`.")] = "",
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report when COMMAND ends.")] = True,
 ) -> None:
-    """Run COMMAND unchanged, and record the shapes of its decode steps. Ends with COMMAND's exit code."""
+    """Run COMMAND unchanged and record its decode steps. Exits with COMMAND's exit code."""
     from .session import run as run_session
 
     options = _options(command, out, steps, every, pointers, timeline, calls, path, max_bytes, probe, fields, plan)
@@ -111,14 +109,12 @@ def _when(text: str) -> str:
 
 
 def ctl(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The trace folder of a run that goes on.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The trace folder of a running server.")],
     command: Annotated[str, typer.Argument(metavar="full|light|off|auto|window", help="What to record from now on.")],
-    steps: Annotated[int, typer.Argument(min=1, metavar="[N]", help="With window: how many steps in full.")] = 50,
-    when: Annotated[
-        str | None, typer.Option(metavar="'batch>=8'", help="The batch sizes at which windows open.")
-    ] = None,
+    steps: Annotated[int, typer.Argument(min=1, metavar="[N]", help="With window: number of steps.")] = 50,
+    when: Annotated[str | None, typer.Option(metavar="'batch>=8'", help="Batch sizes at which windows open.")] = None,
 ) -> None:
-    """Say what a running server records: every step in full, lightly, nothing, as it was, or a window in full."""
+    """Control what a running server records: full, light, off, auto (as started), or a window of N steps in full."""
     from .control import steer
 
     for line in steer(folder, command, steps, None if when is None else _when(when)):
@@ -176,7 +172,7 @@ def _size(text: str) -> int:
 
 
 def doctor(command: Command, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say what `run` would do with COMMAND: which Python, which SGLang, which sites, and what is in the way."""
+    """Check what `run` would record of COMMAND: which Python, SGLang and functions, and what is in the way."""
     from .doctor import diagnose, report
 
     diagnosis = diagnose(command)
@@ -188,20 +184,18 @@ def doctor(command: Command, json: Annotated[bool, typer.Option("--json", help="
 
 
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A trace that `run` wrote, or is writing.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while the trace grows.")] = False,
-    calls: Annotated[
-        bool, typer.Option("--calls", help="Also the calls of each step, with what was recorded.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures, then one JSON object a step.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="The figures alone, not the steps.")] = False,
-    steps: Annotated[str, typer.Option(metavar="A:B", help="Steps from A on, up to but without B.")] = "",
-    last: Annotated[int | None, typer.Option(min=1, metavar="N", help="The newest N steps of each rank.")] = None,
-    batch: Annotated[str, typer.Option(metavar="N", help="Steps of this batch size, or of sizes N-M.")] = "",
-    rank: Annotated[str, typer.Option(help="Steps of this rank: 1, tp1, or as `show` names it.")] = "",
-    mode: Annotated[str, typer.Option(help="Steps of this forward mode, such as decode or extend.")] = "",
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A trace folder, finished or still growing.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing as the trace grows.")] = False,
+    calls: Annotated[bool, typer.Option("--calls", help="Show the calls of each step and what was recorded.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures, then one JSON object per step.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show only the figures, not the steps.")] = False,
+    steps: Annotated[str, typer.Option(metavar="A:B", help="Show steps A to B-1.")] = "",
+    last: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show the last N steps of each rank.")] = None,
+    batch: Annotated[str, typer.Option(metavar="N", help="Show steps of batch size N, or N-M.")] = "",
+    rank: Annotated[str, typer.Option(help="Show steps of one rank, such as 1 or tp1.")] = "",
+    mode: Annotated[str, typer.Option(help="Show steps of one forward mode, such as decode or extend.")] = "",
 ) -> None:
-    """Print a trace: what ran, how long steps took by batch size, and the steps; those before a crash stand out."""
+    """Show a trace: what ran, step times by batch size, and the steps. Steps before a crash stand out."""
     from . import show as shows
     from .selection import select
     from .tables import aggregate_lines

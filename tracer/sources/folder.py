@@ -19,6 +19,9 @@ _PLACES = ("{package}", "python/{package}", "*", "python/*")
 MAX_DEPTH = 100
 """Folders inside one another; a path of more is longer than systems take."""
 
+CHECKOUT = "python"
+"""The folder of SGLang's repository in which its package lies."""
+
 
 class FolderStore:
     """The Python files below one package folder. Links to folders are not followed, so that no loop is walked.
@@ -107,7 +110,12 @@ def open_folder(requested: str, folder: Path, package: str | None = None) -> Sou
     )
     root = os.path.normpath(Path(requested) / os.path.relpath(found, folder) / "..")
     source = Source(
-        name=taken.name, version=version, root=root.replace(os.sep, "/"), kind="folder", requested=requested
+        name=taken.name,
+        version=version,
+        root=root.replace(os.sep, "/"),
+        kind="folder",
+        requested=requested,
+        below=CHECKOUT if found.resolve().parent.name == CHECKOUT else "",
     )
     told = f"version {version} from {said_by.removeprefix('../')}" if version else "version unknown"
     return SourceTree(store, taken, source, f"package {taken.name} in {found}, {told}")

@@ -194,6 +194,8 @@ def tree_in(store: Store, source: Source, *, where: str, within: str = "", packa
     return SourceTree(
         store,
         found,
-        msgspec.structs.replace(source, name=found.name, version=version),
+        msgspec.structs.replace(
+            source, name=found.name, version=version, below=found.parent if source.kind == "revision" else ""
+        ),
         f"package {folder} {where}, {told}",
     )
