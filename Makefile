@@ -10,7 +10,7 @@ PYTEST ?=
 WORKERS ?= auto
 BIN := .venv/bin
 
-.PHONY: report test lint ruff types imports format clean
+.PHONY: report test lint ruff types imports docs format clean
 
 # Index a release of SGLang and say where its report lies, with what was recorded on H200s in it (fixtures/traces).
 # Another release, the one that was recorded: make report SRC=sglang==0.5.12.post1
@@ -35,6 +35,10 @@ types: .venv/installed-dev
 
 imports: .venv/installed-dev
 	PYTHONPATH=src $(BIN)/lint-imports
+
+# The documentation as a site, in build/site. A link that leads nowhere is an error.
+docs: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix .

@@ -115,7 +115,6 @@ def test_a_function_is_named_by_any_tail(call, made, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("step", f"may be any of 2 functions: {MODULE}:Loop.step, {MODULE}:Worker.step"),
         ("Worker.verfy", f"did you mean {MODULE}:Worker.verify"),
         ("Loop", f"inside Loop there is {MODULE}:Loop.run, {MODULE}:Loop.step"),
         ("qqqqqq", "there is no function 'qqqqqq'"),
@@ -125,6 +124,25 @@ def test_wrong_names_get_help(call, made, name, said):
     code, out, err = call("calls", name, "-w", made)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_a_name_that_several_functions_have(call, made):
+    code, out, err = call("path", "step", "Worker.verify", "-w", made)
+    assert (code, out) == (2, "")
+    assert f"may be any of 2 functions: {MODULE}:Loop.step, {MODULE}:Worker.step" in err
+    code, out, err = call("callers", "step", "-w", made)
+    assert (code, err) == (0, "")
+    assert f"{MODULE}:Loop.step " in out and f"{MODULE}:Worker.step " in out
+    answers = json.loads(call("callers", "step", "-w", made, "--json")[1])["functions"]
+    assert [answer["function"] for answer in answers] == [f"{MODULE}:Loop.step", f"{MODULE}:Worker.step"]
+
+
+def test_each_command_has_an_example(call):
+    from sgltrace.commands.examples import EXAMPLES
+
+    for name, example in EXAMPLES.items():
+        code, out, _ = call(name, "--help")
+        assert code == 0 and " ".join(example.split()[:2]) in " ".join(out.split()), name
 
 
 @pytest.mark.parametrize(

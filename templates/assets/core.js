@@ -105,7 +105,7 @@ window.sgl = { names: null };
       total += at + entry.text.length / 40;
     }
     const last = entry.name.toLowerCase().split(".").pop();
-    return total + entry.rank - (words.length === 1 && (last === words[0] || entry.name.toLowerCase() === words[0]) ? 50 : 0);
+    return entry.rank + (words.length === 1 && (last === words[0] || entry.name.toLowerCase() === words[0]) ? -50 : total);
   }
   function find(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
