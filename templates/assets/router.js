@@ -71,6 +71,7 @@
   async function route() {
     const path = where(), address = location.hash;
     const main = document.getElementById("main");
+    if (path !== shown && control) control.abort(); // at once: the page that is left must not take the address for its own
     let found = null;
     try { found = await record(path); } catch (error) { main.replaceChildren(sgl.element("p", { class: "empty" }, error.message)); throw error; }
     if (location.hash !== address) return;
