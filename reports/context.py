@@ -102,7 +102,7 @@ class Context:
             for place in (*point.producers, *point.consumers):
                 if file := self.place_file(place):
                     found.setdefault(file, []).append((max(1, place.line - 2 * NEAR), place.line + 2 * NEAR))
-        return {file: ranges for file, ranges in found.items() if self.reader.lines(file)}
+        return found
 
     def component(self, identifier: str) -> str:
         """The component of a function, ``other`` where the index names none."""

@@ -139,7 +139,8 @@ def _write_modules(modules: ModulePages, files: Sequence[str], site: Site) -> No
 
 def _write_source(context: Context, texts: Sequence[tuple[str, list[tuple[int, int]]]], site: Site) -> None:
     for file, ranges in texts:
-        site.records[SOURCE + file] = context.reader.pieces(file, ranges)
+        if pieces := context.reader.pieces(file, ranges):
+            site.records[SOURCE + file] = pieces
 
 
 @contextmanager

@@ -17,6 +17,7 @@ EXAMPLES = {
     "points": "sgltrace points --path v2 --design B --severity hard",
     "explain": f"sgltrace explain sglang==0.5.9 -- {LAUNCH}",
     "compare": "sgltrace compare runs/plain runs/eagle3 -o compare.html",
+    "plan": "sgltrace plan --path v2 --design B",
     "impact": "sgltrace impact change.diff --source sglang==0.5.9",
     "verify": "sgltrace verify runs/eagle3",
     "merge": "sgltrace merge runs/node0 runs/node1 -o runs/all",
