@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+FEW = 11
 HERE = Path(__file__).parent
 ANSWERS = HERE.parent / "fixtures" / "explain" / "answers.json"
 RELEASES = ("0.5.4.post3", "0.5.6.post2", "0.5.9", "0.5.12.post1", "0.5.14", "0.5.21", "0.5.23")
@@ -220,17 +221,20 @@ def judge(case: dict[str, Any], root: str) -> dict[str, Any]:
     return verdict
 
 
+def verdicts(cases: list[dict[str, Any]], roots: dict[str, str], jobs: int) -> Iterator[dict[str, Any]]:
+    """Ask a few commands of each process: what releases' modules are evaluated to would fill the memory of one."""
+    for start in range(0, len(cases), FEW * jobs):
+        part = cases[start : start + FEW * jobs]
+        with ProcessPoolExecutor(jobs) as pool:
+            yield from pool.map(judge, part, [roots[c["release"]] for c in part])
+
+
 def score(folder: Path | None, only: str, jobs: int) -> None:
     """Compare the tool with the answers."""
     cases = [c for c in json.loads(ANSWERS.read_text("utf-8")) if only in f"{c['release']} {c['command']}"]
     roots = {version: str(release_folder(version, folder)) for version in {c["release"] for c in cases}}
     totals: dict[str, list[int]] = {}
-    # A few commands for each process: what a release's modules are evaluated to would fill the memory of one for all.
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=spawn, **({"max_tasks_per_child": 12} if sys.version_info >= (3, 11) else {})
-    )
-    for case, verdict in zip(cases, pool.map(judge, cases, [roots[c["release"]] for c in cases]), strict=True):
+    for case, verdict in zip(cases, verdicts(cases, roots, jobs), strict=True):
         parts = {k: v for k, v in verdict.items() if isinstance(v, bool)}
         parts["all"] = all(parts.values())
         for name, right in parts.items():
@@ -245,6 +249,7 @@ def score(folder: Path | None, only: str, jobs: int) -> None:
             )
             for name, text in verdict.get("wrong", {}).items():
                 print(f"   {name}: {text[:160]}")
+        print(f"{case['release']}: {totals['all'][1]} of {len(cases)}", file=sys.stderr, flush=True)
         sys.stdout.flush()
     for name, (right, number) in sorted(totals.items()):
         print(f"{name:24} {right}/{number} = {right / number:.3f}")

@@ -26,6 +26,7 @@ from sgltrace.reports.views.graph import graph_data
 from sgltrace.reports.views.lanes import lanes
 from sgltrace.reports.views.matrix import matrix
 from sgltrace.reports.views.overview import overview
+from sgltrace.reports.views.plan import plan_views
 from sgltrace.reports.views.points import point_pages, points_page
 from sgltrace.reports.views.refactor import plans
 from sgltrace.reports.views.runs import run_pages
@@ -67,6 +68,7 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
             [
                 ("index", "index.html", "Overview"),
                 ("points", "points.html", "Coupling points"),
+                ("plan", "plan.html", "Plan"),
                 ("refactor", "refactor.html", "Refactor"),
                 ("matrix", "matrix.html", "Matrix"),
                 *([("compare", "compare.html", "v1 beside v2")] if len(context.paths) > 1 else []),
@@ -120,6 +122,7 @@ def _crossing_fields(context: Context) -> dict[str, list[tuple[Markup, str]]]:
 
 def _answers(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
+    site.page("plan.html", "plan.html", page="plan", plans=plan_views(context))
     site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
     site.page("points.html", "points.html", page="points", view=points_page(context))
     site.page("glossary.html", "glossary.html", page="glossary", terms=glossary())

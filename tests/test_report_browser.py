@@ -442,6 +442,27 @@ def test_the_refactor_plan_keeps_ticks_and_is_saved_as_markdown(visit):
     assert re.search(r"^  - in [\w.\\]+: \d+", text, re.MULTILINE)
 
 
+def test_the_plan_keeps_ticks_for_every_design_and_is_saved_as_markdown(visit):
+    page = visit.go("plan.html#path=v2&design=B")
+    expect(page.locator(".edits:visible h2")).to_contain_text("v2, design B")
+    tasks = page.locator(".edits:visible .task:visible")
+    every = tasks.count()
+    assert every >= 2
+    tasks.first.locator("input").check()
+    expect(page.locator("#plan-tools output")).to_have_text(f"1 of {every} done")
+    expect(page.locator("#plan-remains")).to_contain_text(f"v2 B: {every - 1} left")
+    assert "done=v2.decide" in page.url
+    page.get_by_label("Design").select_option("A")
+    assert page.locator(".edits:visible .task:visible input:checked").count() == 1
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    assert page.locator(".edits:visible .task:visible input:checked").count() == 1
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as Markdown").click()
+    assert download.value.suggested_filename == "plan-v2-A.md"
+    assert download.value.path().read_text().count("- [x] ") == 1
+
+
 def test_the_lanes_evaluate_shapes_and_follow_the_numbers(visit):
     page = visit.go("lanes.html#bs=3&num_draft_tokens=5")
     assert "= (15,)" in page.locator(".lanes output").all_inner_texts()
@@ -474,8 +495,8 @@ def test_the_scheme_follows_the_system_and_can_be_chosen(browser, report, scheme
 
 
 PAGES = [
-    "index.html", "points.html", "points/result-stride.html", "refactor.html", "matrix.html", "compare.html",
-    "lanes.html", "step-v1.html", "step-v2.html", "contract.html", "tensors.html", "fields.html",
+    "index.html", "points.html", "points/result-stride.html", "refactor.html", "plan.html", "matrix.html",
+    "compare.html", "lanes.html", "step-v1.html", "step-v2.html", "contract.html", "tensors.html", "fields.html",
     "fields/ScheduleBatch.html", "graph.html#focus=sglang.srt.managers.scheduler:Scheduler.run_batch",
     "functions.html", "functions/sglang.srt.managers.scheduler.html",
     "functions/sglang.srt.managers.scheduler.html#Scheduler.run_batch", "runs.html", "runs/h200-eagle3.html",

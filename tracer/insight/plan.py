@@ -182,7 +182,7 @@ def _item(
     own = [text for point in (*points, *soft) for text in done.get(point.id, [])]
     item = Item(
         id=edit if not condition else f"{edit}-{_slug(condition)}",
-        title=TITLES[edit] if not condition else f"{TITLES[edit]}, with {condition}",
+        title=TITLES[edit] if not condition else _of_condition(condition, TITLES[edit]),
         what=WHATS[edit].format(**facts.words(design)) if not condition else " ".join(p.refactor for p in points),
         condition=condition or "always",
         applies=_applies(facts, points, condition),
@@ -198,6 +198,10 @@ def _item(
     item.size, item.size_why = size_of(item.supply, item.functions, points)
     item.test = test_of(item.failure, struck, edit)
     return item
+
+
+def _of_condition(condition: str, title: str) -> str:
+    return f"{condition[0].upper()}{condition[1:]}: {title[0].lower()}{title[1:]}"
 
 
 def _supply(facts: Facts, edit: str, design: str) -> list[Supply]:

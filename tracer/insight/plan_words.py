@@ -62,6 +62,8 @@ def size_of(supply: Sequence[Supply], functions: Sequence[Place], points: Sequen
     files = sorted({place.file for place in functions if place.what.startswith("edit")})
     told = f"{_count(len(supply), 'value')} in {_count(len(touched), 'function')} of {_count(len(files), 'file')}"
     early = [point for point in points if point.binding_time.startswith(("process start", "graph capture"))]
+    if not supply and not touched:
+        return "S", "nothing to write, but not to undo"
     if early:
         return "L", f"{told}; what it changes is fixed when the process starts"
     if len(supply) <= 2 and len(touched) <= 1:
