@@ -98,13 +98,15 @@ def _app() -> typer.Typer:
         schema,
         state,
         verify,
+        watch,
     )
     from sgltrace.commands.examples import add_examples
     from sgltrace.runtime import commands as runtime
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
-    for module in (index, report, export, query, state, points, plan, explain, compare, impact, verify, merge, schema):
+    static = (index, watch, report, export, query, state, points, plan, explain, compare, impact)
+    for module in (*static, verify, merge, schema):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     add_examples(app)

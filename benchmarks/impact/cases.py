@@ -97,7 +97,7 @@ def attempt_per_batch(copy: Copy) -> None:
 
 CASES = [
     variant("stride_of_the_result", resolves=("next_token_ids",), touches=("_resolve_spec_overlap_token_ids",)),
-    variant("plain_result_returns_early", resolves=("accept_lens",), touches=("process_batch_result_decode",)),
+    variant("plain_result_returns_early", resolves=("accept_lens",), touches=("_resolve_spec_overlap_token_ids",)),
     variant("second_graph_runner", resolves=("num_tokens_per_bs",), touches=("ModelRunner._forward_raw",)),
     variant("result_list", adds=("*",), touches=("EAGLEWorkerV2.verify",)),
     variant("result_list_guarded", touches=("EAGLEWorkerV2.verify",), beside=True),

@@ -97,9 +97,13 @@ def bring_up_to_date(
     whole: str | None = None,
     jobs: int | None = None,
     package: str | None = None,
+    tree: SourceTree | None = None,
 ) -> tuple[Stamp, bool]:
-    """Index a source into a workspace and write its report (none without ``editor``); whether nothing had changed."""
-    tree = open_source(src, cache_dir=user_cache_dir(), progress=progress, package=package)
+    """Index a source into a workspace and write its report (none without ``editor``); whether nothing had changed.
+
+    ``tree`` is the source where it is open already.
+    """
+    tree = tree or open_source(src, cache_dir=user_cache_dir(), progress=progress, package=package)
     prefixes = _whole_prefixes(tree, whole)
     requested = _reopenable(src)
     key = _index_key(tree, requested, prefixes)
@@ -120,6 +124,19 @@ def bring_up_to_date(
         stamp.report_key = editor
     workspace.write_stamp(stamp)
     return stamp, False
+
+
+def keep_index(workspace: Workspace, src: str, tree: SourceTree, *, editor: str | None) -> None:
+    """Say of a workspace's index that it is the one of ``tree``, and write its report again (not without ``editor``).
+
+    For whoever knows that indexing would give the same.
+    """
+    stamp = workspace.stamp()
+    stamp.index_key = _index_key(tree, _reopenable(src), ())
+    if editor is not None:
+        write_report(workspace.load_index(), tree, workspace, editor)
+        stamp.report_key = editor
+    workspace.write_stamp(stamp)
 
 
 def _whole_prefixes(tree: SourceTree, whole: str | None) -> tuple[str, ...]:

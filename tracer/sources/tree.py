@@ -55,6 +55,8 @@ class SourceTree:
         self.package = package.name
         self.source = source
         self.took = took
+        self.asked: set[str] = set()
+        """The paths of the files that were read, or asked for, so far."""
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
@@ -81,6 +83,7 @@ class SourceTree:
 
     def read(self, path: str) -> bytes:
         """The bytes of the file at ``path``. Raises UnreadableFile, also where the tree has no such file."""
+        self.asked.add(path)
         name = self._package.name_of(path)
         if name not in self._names:  # a path of a damaged index may lead anywhere
             raise UnreadableFile(f"there is no file {path} in {self.source.root}")
