@@ -92,7 +92,7 @@ def test_ranks_that_disagree_are_told_with_the_step(tmp_path, capsys):
 
 def test_what_is_not_one_run_is_refused(tmp_path):
     first, second = nodes(tmp_path)
-    with pytest.raises(UsageError, match="two nodes"):
+    with pytest.raises(UsageError, match="two or more nodes"):
         merge([first], tmp_path / "merged")
     with pytest.raises(UsageError, match="exists"):
         merge([first, second], first)

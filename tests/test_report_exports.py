@@ -62,6 +62,29 @@ def test_sarif_is_valid_and_has_both_ends(which, request):
     assert {result["level"] for result in results} == {"error", "warning", "none"}
 
 
+def test_sarif_says_what_a_rule_means_and_how_the_value_flows(index):
+    made = msgspec.structs.replace(
+        index, tool="sgltrace 1.2.3+abc", source=msgspec.structs.replace(index.source, below="python")
+    )
+    run = json.loads(export("sarif", made))["runs"][0]
+    assert run["tool"]["driver"]["version"] == "1.2.3"
+    for rule in run["tool"]["driver"]["rules"]:
+        assert rule["help"]["text"] and rule["help"]["markdown"] and rule["helpUri"].startswith("https://")
+    for result, point in zip(run["results"], made.coupling_points, strict=True):
+        (flow,) = result["codeFlows"]
+        places = [step["location"]["physicalLocation"] for step in flow["threadFlows"][0]["locations"]]
+        assert len(places) == len(point.producers) + len(point.consumers)
+        assert places[0]["region"]["startLine"] == point.producers[0].line
+        assert all(place["artifactLocation"]["uri"].startswith("python/sglang/") for place in places)
+
+
+def test_json_lines_have_a_point_each_with_its_release(index):
+    lines = export("jsonl", index).splitlines()
+    points = [json.loads(line) for line in lines]
+    assert {point["id"] for point in points} == {point.id for point in index.coupling_points}
+    assert {point["version"] for point in points} == {index.source.version}
+
+
 @pytest.mark.parametrize("which", ["index", "evil"])
 def test_graphml_is_read_back_whole(which, request):
     index = request.getfixturevalue(which)

@@ -28,7 +28,7 @@ def test_checkout_by_any_of_its_folders(tmp_path, opened, named):
     tree = opened(tmp_path / "repo" / named)
     assert_is_the_tree(tree)
     assert tree.source.kind == "folder"
-    assert tree.source.root == f"{tmp_path}/repo/python"
+    assert (tree.source.root, tree.source.below) == (f"{tmp_path}/repo/python", "python")
     assert tree.locate("sglang/version.py") == tmp_path / "repo/python/sglang/version.py"
     assert tree.root_on_disk == tmp_path / "repo/python"
 
@@ -45,7 +45,7 @@ def test_installed_package_takes_the_version_of_its_metadata(tmp_path, opened):
     write_tree(tmp_path / "site-packages")
     write_tree(tmp_path / "site-packages", {"sglang-9.0.dist-info/METADATA": b"Name: sglang\nVersion: 9.0\n"})
     tree = opened(tmp_path / "site-packages/sglang")
-    assert tree.source.version == "9.0"
+    assert (tree.source.version, tree.source.below) == ("9.0", "")
     assert "sglang-9.0.dist-info/METADATA" in tree.took
 
 

@@ -52,7 +52,7 @@ def test_revision_is_read_and_the_work_tree_untouched(checkout, opened):
     ):
         tree = opened(named)
         assert_is_the_tree(tree)
-        assert (tree.source.kind, tree.source.root) == ("revision", named)
+        assert (tree.source.kind, tree.source.root, tree.source.below) == ("revision", named, "python")
     assert (checkout / "python/sglang/srt/managers/scheduler.py").read_bytes() == b"changed = True\n"
 
 

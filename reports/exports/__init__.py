@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 
 from sgltrace.errors import UsageError
@@ -27,8 +28,13 @@ FORMATS: dict[str, tuple[str, str, Callable[[Index, list[Run]], bytes]]] = {
 def export(name: str, index: Index, runs: list[Run] | None = None) -> bytes:
     """``index`` and ``runs`` in the format ``name``. Raises ``UsageError`` for a format that is not known."""
     if name not in FORMATS:
-        raise UsageError(f"no format {name!r}; there are {', '.join(FORMATS)}")
+        near = difflib.get_close_matches(name, FORMATS, n=2)
+        raise UsageError(f"no format {name!r}; {f'did you mean {near[0]}?' if near else f'choose {_listed()}'}")
     return FORMATS[name][2](index, sorted(runs or [], key=lambda run: run.name))
+
+
+def _listed() -> str:
+    return ", ".join(FORMATS)
 
 
 __all__ = ["FORMATS", "export"]

@@ -121,7 +121,7 @@ def _compare_runs(folders: list[Path], output: Path | None, as_json: bool) -> No
     from sgltrace.insight.figures import figures, names
 
     if len(folders) < 2:
-        raise UsageError("compare wants two runs or more; `sgltrace show --summary` has the figures of one")
+        raise UsageError("compare needs two or more runs; `sgltrace show --summary` has the figures of one")
     runs = [figures(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
     found = compare_runs(runs)
     if len(runs) == 2 and runs[0].what == runs[1].what:

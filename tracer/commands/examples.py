@@ -19,6 +19,7 @@ EXAMPLES = {
     "compare": "sgltrace compare runs/plain runs/eagle3 -o compare.html",
     "plan": "sgltrace plan --path v2 --design B",
     "impact": "sgltrace impact change.diff --source sglang==0.5.9",
+    "watch": "sgltrace watch ~/sglang",
     "verify": "sgltrace verify runs/eagle3",
     "merge": "sgltrace merge runs/node0 runs/node1 -o runs/all",
     "schema": "sgltrace schema index",

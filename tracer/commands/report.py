@@ -56,7 +56,7 @@ def report(
     if serve and (output is not None or single_file):
         raise UsageError("--serve serves the workspace's own report; leave out --output and --single-file")
     if single_file and output is None:
-        raise UsageError("--single-file wants --output, the folder for its page")
+        raise UsageError("--single-file needs --output, the folder to write to")
     for trace in run or []:
         check_trace(trace)
         found.add_run(trace)

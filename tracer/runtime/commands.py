@@ -146,7 +146,7 @@ def _options(
     if given:
         raise UsageError(f"--fields {given[0]} has no --probe; give one --probe for each --fields")
     if path not in ("auto", "v1", "v2"):
-        raise UsageError(f"--path {path}: there are auto, v1 and v2")
+        raise UsageError(f"--path {path}: choose auto, v1 or v2")
     return RunOptions(
         command=command,
         out=out,

@@ -56,7 +56,7 @@ class Merge(msgspec.Struct, kw_only=True):
 def merge(folders: Sequence[Path], out: Path) -> Merge:
     """Write one trace of several into the new folder ``out``. Raises ``UsageError``, ``InputError``."""
     if len(folders) < 2:
-        raise UsageError("merge wants the traces of two nodes or more")
+        raise UsageError("merge needs the traces of two or more nodes")
     if out.exists():
         raise UsageError(f"{out} exists; give -o a new folder")
     traces = [read_trace(folder) for folder in folders]

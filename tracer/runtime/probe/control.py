@@ -48,7 +48,7 @@ class Condition:
         for part in re.split(r"\band\b|,|&&?", text) if text.strip() else ():
             found = _TEST.match(part)
             if found is None:
-                raise ValueError(f"'{part.strip()}' is no condition; conditions are such as batch>=8 or batch==4")
+                raise ValueError(f"'{part.strip()}' is not a condition; write one such as batch>=8 or batch==4")
             self.tests.append((_OPERATORS[found.group(2)], int(found.group(3))))
 
     def holds(self, size: int) -> bool:
