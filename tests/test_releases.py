@@ -56,7 +56,7 @@ def test_coupling_points_are_a_readable_number_and_have_both_ends(indexed):
     _, _, index = indexed
     functions = {function["id"] for function in index["functions"]}
     points = index["coupling_points"]
-    assert 40 <= len(points) <= 90
+    assert 40 <= len(points) <= 100
     assert all(point["producers"] and point["consumers"] for point in points)
     known = [p["function"] in functions for point in points for p in point["producers"] + point["consumers"]]
     assert sum(known) >= 0.9 * len(known)

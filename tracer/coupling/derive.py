@@ -1,28 +1,21 @@
-"""Run the off steps and every rule over a program, and hand over ranked coupling points."""
+"""Run the off steps over a program, and hand over ranked coupling points, the contract and the off steps it has."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sgltrace.coupling.adapt import adapted
 from sgltrace.coupling.algorithms import algorithm_answers
 from sgltrace.coupling.groups import Scene, drafts
 from sgltrace.coupling.groups.contract import contract
 from sgltrace.coupling.groups.met import meets
-from sgltrace.coupling.groups.process import decisions
 from sgltrace.coupling.offstep.lookup import Sites
+from sgltrace.coupling.offstep.own import off_steps
 from sgltrace.coupling.offstep.parts import Parts, find_parts
 from sgltrace.coupling.offstep.questions import Questions
 from sgltrace.coupling.offstep.steps import Steps
-from sgltrace.coupling.offsteps import off_steps
-from sgltrace.coupling.point import Finding, build
 from sgltrace.coupling.rank import ranked
-from sgltrace.coupling.rules import all_rules
-from sgltrace.coupling.source import universe_of
-from sgltrace.coupling.universe import Universe
 from sgltrace.coupling.vocabulary import Vocabulary, load
 from sgltrace.index import Program
 from sgltrace.index.fields import FieldFlow
@@ -63,36 +56,17 @@ def derive(
     parts = find_parts(program, flow, sites, roles(), words)
     steps = Steps(program, flow, sites, parts, words)
     asked = [Questions(steps, path) for path in steps.paths] if parts.target is not None else []
-    scenes = [Scene(questions, questions.answers(), False) for questions in asked]
+    own = off_steps(steps)
+    done = {step.path for step in own}
+    scenes = [Scene(questions, questions.answers(), questions.path in done) for questions in asked]
     timings["off steps"] = time.perf_counter() - began
     began = time.perf_counter()
-    universe = universe_of(program, adapted(words, parts, flow, scenes))
-    own = off_steps(universe)
-    done = frozenset(step.path for step in own)
-    timings["universe"] = time.perf_counter() - began
-    built = [(f, p) for f in _findings(universe, timings) if (p := build(universe, f, done)) is not None]
-    began = time.perf_counter()
-    for scene in scenes:
-        scene.own_off = scene.path in done
-    made = [(draft.weight, draft.point()) for draft in drafts(scenes)]
-    made += [(finding.weight, point) for finding, point in built]
-    made += [(draft.weight, draft.point()) for draft in decisions(scenes, [point for _, point in made])]
-    points = ranked(made)
+    points = ranked([(draft.weight, draft.point()) for draft in drafts(scenes)])
     timings["points"] = time.perf_counter() - began
-    notes = [*_notes(universe, own), *_parts(parts, flow)]
+    notes = [*_notes(parts, own), *_parts(parts, flow)]
     answers = algorithm_answers(program, flow, sites, parts)
     struck = [met for scene in scenes for met in meets(scene)]
     return Coupling(points, contract(scenes, tensors()), own, notes, timings, answers, struck)
-
-
-def _findings(universe: Universe, timings: dict[str, float]) -> list[Finding]:
-    out: list[Finding] = []
-    for rule in all_rules():
-        began = time.perf_counter()
-        name = type(rule).__name__
-        out += [dataclasses.replace(f, rule=name) for f in rule.find(universe)]
-        timings[name] = time.perf_counter() - began
-    return out
 
 
 def _parts(parts: Parts, flow: FieldFlow) -> list[str]:
@@ -106,10 +80,10 @@ def _parts(parts: Parts, flow: FieldFlow) -> list[str]:
     return notes
 
 
-def _notes(universe: Universe, own: list[OffStep]) -> list[str]:
+def _notes(parts: Parts, own: list[OffStep]) -> list[str]:
     """What the coupling analysis could not do on this tree."""
     notes = []
-    if not universe.predicates.algorithm:
+    if parts.algorithm is None:
         notes.append("No class of speculative algorithms was found: conditions on the algorithm are not told apart.")
     for path in sorted({step.path for step in own}):
         gates = max(len(step.gates) for step in own if step.path == path)

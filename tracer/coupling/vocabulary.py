@@ -1,4 +1,4 @@
-"""The part of the vocabulary that the coupling rules read: what SGLang calls the things of speculation."""
+"""The part of the vocabulary that coupling reads: what SGLang calls the things of speculation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.resources
 import re
 import sys
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -43,17 +44,12 @@ class SpecVocabulary:
         return self.config.fullmatch(name) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Everything the rules read. ``coupling`` maps a kind to its table."""
+    """Everything that coupling reads. ``subjects`` are kinds with patterns of classes and of modules."""
 
     spec: SpecVocabulary
-    coupling: dict[str, dict[str, Any]]
-    roles: dict[str, frozenset[str]]
-    """Role of a tracked class to the names of its classes."""
-    lasting: frozenset[str] = frozenset()
-    """The roles whose objects are made when a process starts."""
-
+    subjects: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     platform: dict[str, bool | int] = field(default_factory=dict)
     """What functions answer that ask for the platform or the number of processes."""
 
@@ -62,9 +58,15 @@ class Vocabulary:
     fixed: dict[str, bool] = field(default_factory=dict)
     """What a server of a language model is, whatever its arguments."""
 
-    def names(self, kind: str, key: str) -> frozenset[str]:
-        """A list of names of a kind's table; empty where the table has none."""
-        return frozenset(self.coupling.get(kind, {}).get(key, ()))
+    @functools.cache  # noqa: B019 (there is one vocabulary)
+    def subject(self, module: str, cls: str | None) -> str:
+        """The kind of coupling that a place is of, by its class and its module; empty where no pattern fits."""
+        for kind, classes, modules in self.subjects:
+            if cls is not None and any(fnmatchcase(cls, pattern) for pattern in classes):
+                return kind
+            if any(fnmatchcase(module, pattern) for pattern in modules):
+                return kind
+        return ""
 
 
 def from_table(table: dict[str, Any]) -> Vocabulary:
@@ -73,9 +75,7 @@ def from_table(table: dict[str, Any]) -> Vocabulary:
     config = re.compile("|".join(spec.pop("config")))
     return Vocabulary(
         SpecVocabulary(config=config, **{key: frozenset(value) for key, value in spec.items()}),
-        table.get("coupling", {}),
-        {role: frozenset(entry["classes"]) for role, entry in table.get("tracked", {}).items()},
-        frozenset(role for role, entry in table.get("tracked", {}).items() if entry.get("carries") == "process"),
+        tuple((e["kind"], tuple(e.get("classes", ())), tuple(e.get("modules", ()))) for e in table.get("subjects", ())),
         {name: value for name, value in table.get("shapes", {}).get("platform", {}).items() if isinstance(value, bool)},
         table.get("shapes", {}).get("step", {}).get("decode", "DECODE"),
         {name: value for name, value in table.get("shapes", {}).get("fixed", {}).items() if isinstance(value, bool)},

@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from sgltrace.errors import InputError
-from sgltrace.explain.answer import Explanation
 from sgltrace.files import user_cache_dir, write_atomically
 from sgltrace.index import IndexOptions
 from sgltrace.insight.assemble import make_index
@@ -22,8 +18,6 @@ from sgltrace.sources import SourceTree
 from sgltrace.tool import tool_fingerprint
 from sgltrace.workspace import encode_index, load_index
 
-ANSWERS = 200
-"""So many answers to launch commands are kept, of some hundred KB each."""
 MOST = 12
 """So many indexes are kept, of 5 to 20 MB each; the one that was used longest ago goes first."""
 
@@ -39,7 +33,7 @@ def kept_index(tree: SourceTree, progress: Progress, *, jobs: int | None = None)
     index = fresh_index(tree, progress, jobs=jobs)
     with contextlib.suppress(OSError):  # without a cache the next run is slower, this one no worse
         write_atomically(file, encode_index(index))
-        _forget(file.parent, MOST)
+        _forget(file.parent)
     return index
 
 
@@ -52,30 +46,6 @@ def fresh_index(tree: SourceTree, progress: Progress, *, jobs: int | None = None
             gc.collect()
 
 
-class Answer(msgspec.Struct):
-    """What a launch command gets from a source, and the files that this was read off."""
-
-    explanation: Explanation
-    files: list[str]
-
-
-def kept_answer(tree: SourceTree, words: list[str], ask: Callable[[SourceTree], Explanation]) -> Answer:
-    """An explanation of a command, from the cache where it was asked for before."""
-    digest = hashlib.sha256("\0".join((_key(tree), *words)).encode("utf-8", "surrogateescape")).hexdigest()
-    file = user_cache_dir() / "answers" / f"{digest}.json"
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(file.read_bytes(), type=Answer)
-    asked, tree.asked = tree.asked, set()
-    try:
-        answer = Answer(ask(tree), sorted(tree.asked))
-    finally:
-        tree.asked = asked | tree.asked
-    with contextlib.suppress(OSError):
-        write_atomically(file, msgspec.json.encode(answer))
-        _forget(file.parent, ANSWERS)
-    return answer
-
-
 def _folder() -> Path:
     return user_cache_dir() / "indexes"
 
@@ -85,7 +55,7 @@ def _key(tree: SourceTree) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _forget(folder: Path, most: int) -> None:
+def _forget(folder: Path) -> None:
     by_age = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
-    for file in by_age[:-most]:
+    for file in by_age[:-MOST]:
         file.unlink(missing_ok=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from sgltrace.coupling.groups.draft import Spot, places
 from sgltrace.coupling.groups.scene import Scene, names, read, said, shown, write
 from sgltrace.coupling.groups.waits import waits_for
+from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.order import NEVER
-from sgltrace.coupling.offstep.questions import expressions_in
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access, FieldUses
 from sgltrace.index.resolution.entities import FunctionInfo

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
 from sgltrace.coupling.groups.waits import waits_for
-from sgltrace.coupling.offstep.questions import Detached, expressions_in
+from sgltrace.coupling.offstep.bodies import expressions_in
+from sgltrace.coupling.offstep.questions import Detached
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
 
 
 def points(scene: Scene) -> Iterator[Draft]:
     """A point for each method or field that is asked of a state that an off step may have taken off."""
+    alike: dict[tuple[str, tuple[str, ...]], list[Detached]] = defaultdict(list)
     for found in scene.answers.detached:
-        yield _point(scene, found)
+        kind = _kind(scene, found)
+        apart = found.attr if kind != "draft_state" else ""
+        alike[kind + apart, tuple(sorted({x.function.id for x in found.strikes}))].append(found)
+    for members in alike.values():
+        yield _point(scene, _joined(members))
+
+
+def _joined(members: list[Detached]) -> Detached:
+    """What the same functions ask, as one."""
+    first = members[0]
+    if len(members) == 1:
+        return first
+    strikes = sorted((x for m in members for x in m.strikes), key=lambda x: (x.function.id, x.line))
+    return Detached(
+        first.path,
+        ", ".join(m.attr for m in members[:3]) + (f" and {len(members) - 3} more" if len(members) > 3 else ""),
+        strikes,
+        [c for m in members for c in m.callees],
+    )
 
 
 def _kind(scene: Scene, found: Detached) -> str:
@@ -41,11 +62,12 @@ def _point(scene: Scene, found: Detached) -> Draft:
         why.append(f"{names(found.callees)} there does what no other code does for the step: {effects}.")
     return Draft(
         kind=_kind(scene, found),
-        slug=slug("state", found.attr),
+        slug=slug("state", found.attr if "," not in found.attr else first.function.qualname),
         title=f"Each decode step asks {found.attr} of the batch's draft state",
         producers=[strike(x) for x in found.strikes] + callees,
-        consumers=callees + [Spot(f, line, what) for f, line, what in _touched(scene, found)]
-        or [strike(x) for x in found.strikes],
+        consumers=callees
+        + [Spot(f, line, what) for f, line, what in _touched(scene, found)]
+        + [strike(x) for x in found.strikes],
         binding_time="per step (schedule time)",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), _for_c(scene, found)),
         why=why,

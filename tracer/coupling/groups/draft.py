@@ -10,10 +10,22 @@ from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Place, Verdict
 
 HARD, SOFT, NONE = "hard", "soft", "none"
+ALWAYS = "always"
 ORDER = {HARD: 2, SOFT: 1, NONE: 0}
+CONDITIONS = {
+    "cuda_graph": "CUDA graph enabled",
+    "tbo": "two-batch overlap",
+    "mamba_state": "hybrid linear / mamba models",
+    "disaggregation": "PD disaggregation",
+    "grammar": "grammar in use",
+    "logprob": "logprobs requested",
+    "dp_attention": "DP attention",
+    "tp_agreement": "tensor parallelism",
+}
+"""What a server needs for code of a kind to run, in words that a configuration answers."""
 DECIDING = 5
 """So many places of a side decide; the others are also touched, and stand behind them."""
-MOST = 14
+MOST = 20
 """The most places of a side."""
 
 
@@ -43,7 +55,7 @@ class Draft:
     refactor: list[str]
     fields: list[str] = field(default_factory=list)
     formula: str = ""
-    condition: str = "always"
+    condition: str = ALWAYS
     weight: int = 0
 
     def point(self) -> CouplingPoint:
@@ -67,11 +79,11 @@ class Draft:
             severity=severity,
             designs=sorted({v.design for v in verdicts if v.severity != NONE}),
             binding_time=self.binding_time,
-            condition=self.condition,
+            condition=CONDITIONS.get(self.kind, ALWAYS) if self.condition == ALWAYS else self.condition,
             producers=places(self.producers),
             consumers=places(self.consumers),
             formula=self.formula,
-            why_it_blocks=" ".join(dict.fromkeys(self.why)),
+            why_it_blocks=" ".join(dict.fromkeys(filter(None, self.why))),
             refactor=" ".join(dict.fromkeys(self.refactor)),
             verdicts=verdicts,
             fields=sorted(set(self.fields)),

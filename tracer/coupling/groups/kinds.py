@@ -44,7 +44,7 @@ def kind_of(scene: Scene, uses: FieldUses) -> str:
 def _of_request(scene: Scene, uses: FieldUses, writes: list[Access]) -> str:
     q = scene.questions
     if any(_appends(w) for w in writes):
-        return "logprob" if all(_from(scene, w, "logits_output") for w in writes if _appends(w)) else "result_format"
+        return "logprob" if any(_from(scene, w, "logits_output") for w in writes if _appends(w)) else "result_format"
     if not any(_counts(w) for w in writes):
         return "request_state"
     readers = {r.function for r in uses.reads if q.attached.runs(r) or q.on.runs(r)}

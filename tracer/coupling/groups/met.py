@@ -57,6 +57,7 @@ def _strikes(scene: Scene) -> Iterator[Strike]:
         yield from detached.strikes
     for refusal in answers.refusals:
         yield refusal.strike
+    yield from answers.captured
 
 
 class _Stages:

@@ -18,8 +18,23 @@ def points(scene: Scene) -> Iterator[Draft]:
     """Calls on the draft's state that are given the draft's state of another batch."""
     q = scene.questions
     found: dict[FunctionInfo, tuple[list[Spot], list[Strike]]] = {}
-    for function, reading in q.on.scheduler.readings.items():
-        for call, args in reading.calls:
+    mro = q.program.engine.classes.mro
+    methods = {
+        f
+        for cls in q.parts.state_classes
+        if q.flow.role(cls) != "verify_input"
+        for base in mro(cls)
+        for functions in base.functions.values()
+        for f in functions
+    }
+    steps = q.program.phases.of[scene.path]["every step"]
+    calls = sorted(
+        ((caller, call) for f in methods for caller, call in q.steps.sites.callers.get(f, ()) if caller in steps),
+        key=lambda found: (found[0].id, found[1].line),
+    )
+    for function, call in {(c.id, id(n)): (c, n) for c, n in calls}.values():
+        if function not in q.parts.own:
+            args: list[tuple[str | None, Val | None]] = [(arg.name, None) for arg in call.args]
             given = [
                 i
                 for i, arg in enumerate(call.args)

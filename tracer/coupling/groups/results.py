@@ -11,6 +11,7 @@ from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug, strike, write
 from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.questions import Unset
+from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import ClassInfo
 
 
@@ -26,6 +27,25 @@ def points(scene: Scene) -> Iterator[Draft]:
                 yield _point(scene, found, "future_map", "relay", relay)
         if found.strided:
             yield _strided(scene, found)
+
+
+def _further(scene: Scene, found: Unset) -> list[Access]:
+    """The reads of the field by the scheduler, and what takes apart the object that it holds."""
+    q = scene.questions
+    uses = q.flow.fields.get((found.cls, found.name))
+    reads = [a for a in uses.reads if q.on.scheduler.runs(a)] if uses is not None else []
+    states = set(q.parts.state_classes)
+    held = {
+        c for w in found.writes if w.value is not None for c in q.program.classes_of(w.value, w.function) if c in states
+    }
+    own = [
+        a
+        for (cls, _), fields in sorted(q.flow.fields.items(), key=lambda item: (item[0][0].id, item[0][1]))
+        if any(cls in q.program.engine.classes.mro(c) for c in held)
+        for a in fields.reads
+        if q.on.scheduler.runs(a) and (a.function.owner is None or a.function.owner not in states)
+    ]
+    return [*own, *reads]
 
 
 def _is_relay(scene: Scene, owner: ClassInfo | None) -> bool:
@@ -58,7 +78,8 @@ def _point(scene: Scene, found: Unset, kind: str, where: str, strikes: list[Stri
         if where == "result"
         else f"The relay between steps takes {found.name} apart",
         producers=[write(w) for w in found.writes],
-        consumers=[strike(x) for x in strikes],
+        consumers=[strike(x) for x in strikes]
+        + [Spot(a.function, a.line, f"takes {a.field} further") for a in _further(scene, found)],
         binding_time="per step",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, by_verify)),
         why=why,

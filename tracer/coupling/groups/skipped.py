@@ -37,6 +37,9 @@ def _kind(scene: Scene, found: Skipped) -> str:
     if _hands_over(scene, found):
         return "worker_dispatch"
     roles = {scene.questions.flow.role(a.cls) for a in found.writes}
+    touched = {scene.subject(c) for c, _, _ in scene.questions.steps.sites.out.get(found.function, ())}
+    if "scheduler_batch" not in roles and "mamba_state" in touched:
+        return "mamba_state"
     if "scheduler_batch" not in roles and roles & {"request", "logits_output"}:
         return "result_format"
     return "kv_alloc" if scene.allocates(found.functions) else "step_preparation"
@@ -77,7 +80,8 @@ def _point(scene: Scene, found: Skipped, lost: list[Access]) -> Draft:
         kind=kind,
         slug=slug("plain", found.function.qualname.rpartition(".")[0], found.function.name),
         title=_title(scene, found, kind),
-        producers=[Spot(found.function, found.condition.line, f"decides by {condition}")],
+        producers=[Spot(found.function, found.condition.line, f"decides by {condition}")]
+        + (scene.binders("mamba_state") if kind == "mamba_state" else []),
         consumers=interleaved(spots, calls) + [Spot(r.function, r.line, f"reads {r.field}") for r in readers[:6]]
         if kind != "worker_dispatch"
         else [Spot(f, f.line, "takes the batch") for f in _takers(scene)] + spots,

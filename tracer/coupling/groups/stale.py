@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft
+from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot
 from sgltrace.coupling.groups.kinds import kind_of
 from sgltrace.coupling.groups.scene import Scene, read, said, slug, write
 from sgltrace.coupling.offstep.order import NEVER
 from sgltrace.coupling.offstep.questions import Stale
 from sgltrace.index.fields import Access
+from sgltrace.index.resolution.entities import FunctionInfo
 
 
 def points(scene: Scene) -> Iterator[Draft]:
@@ -72,7 +73,8 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
             else "only moves on in steps with speculation"
         ),
         producers=[write(a) for a in writes],
-        consumers=[read(a) for a in (*asserted, *reads)],
+        consumers=[read(a) for a in (*asserted, *reads)]
+        + ([Spot(f, line, w) for f, line, w in _sent(scene, fields)] if kind == "metrics" else []),
         binding_time="per step",
         verdicts=scene.verdicts((level, reason), (level, reason), for_c if level == HARD else (level, reason)),
         why=why,
@@ -80,6 +82,14 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
         fields=[f"{cls}.{f}" for f in fields],
         weight=9 if carried else 7 if asserted else 3,
     )
+
+
+def _sent(scene: Scene, fields: list[str]) -> Iterator[tuple[FunctionInfo, int, str]]:
+    """Who reads figures of these names outside of a step: they were sent there."""
+    for field in fields:
+        for function in sorted(scene.marks.loading(field), key=lambda f: f.id):
+            if not scene.in_step(function) and function not in scene.questions.parts.own:
+                yield function, function.line, f"reads {field} of what was sent"
 
 
 def _steers(scene: Scene, members: list[Stale]) -> bool:

@@ -38,6 +38,8 @@ class Strike:
     facts: frozenset[Fact]
     certain: bool
     node: s.Stmt
+    under: frozenset[Fact] = frozenset()
+    """Those of the decided conditions around."""
 
 
 @dataclass(eq=False)
@@ -50,6 +52,8 @@ class Reading:
     does."""
     seen: set[int] = field(default_factory=set)
     """Expressions that are evaluated."""
+    behind: set[int] = field(default_factory=set)
+    """Calls that stand behind a strike."""
     truths: dict[int, Val] = field(default_factory=dict)
     """Tests that the scenario decides."""
     calls: list[tuple[s.Call, list[tuple[str | None, Val | None]]]] = field(default_factory=list)
@@ -297,7 +301,9 @@ class Interpreter:
 
     def _strike(self, node: s.Expr, line: int, exception: str, facts: frozenset[Fact]) -> None:
         assert self._statement is not None
-        self.reading.strikes.append(Strike(self.function, line, exception, node, facts, self.certain, self._statement))
+        self.reading.strikes.append(
+            Strike(self.function, line, exception, node, facts, self.certain, self._statement, self.facts)
+        )
         self.behind = True
 
     def _must(self, node: s.Expr, value: Val | None, exception: str) -> None:
@@ -365,6 +371,8 @@ class Interpreter:
                     return self.lookup.named(node.args[0].value, asked.value, self.function, name, self.depth)
                 return None
         self.reading.calls.append((node, args))
+        if self.behind:
+            self.reading.behind.add(id(node))
         return self.lookup.called(node, self.function, receiver, args, self.depth)
 
     def _sub(self, node: s.Sub) -> Val | None:

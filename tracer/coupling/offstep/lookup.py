@@ -135,6 +135,10 @@ class Lookup:
                     continue
                 if node.attr in self.sites.members(value.cls):
                     return member(value.cls, [node.attr])
+        if node.attr in self.scenario.given:
+            given = self._of(node.value, node.attr, function, depth)
+            if given is not None:
+                return given
         typed = self.typed(node, function)
         if typed is not None:
             return typed

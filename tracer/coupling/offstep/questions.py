@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sgltrace.coupling.offstep.bodies import expressions_of, statements
 from sgltrace.coupling.offstep.domain import BATCH, PROCESS, UNSET, Fact
 from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.order import NEVER, Order
 from sgltrace.coupling.offstep.steps import Step, Steps
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.facts.guards import Condition, expressions
+from sgltrace.index.facts.guards import Condition
 from sgltrace.index.fields import Access, FieldUses
 from sgltrace.index.fields.strides import StridedRead
 from sgltrace.index.fields.tracked import roles
@@ -20,8 +21,10 @@ from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
 
 STATES = frozenset({"spec_input", "draft_input"})
 """Roles of the draft's state. What of it does not outlive a step leaves nothing."""
+OTHERS = frozenset({"scheduler_batch", "scheduler", "model_runner", "target_worker"})
+"""Roles whose fields a prefill sets, too."""
 APART = frozenset(
-    {"worker_batch", "forward_batch", "logits_output", "verify_output", "draft_extend_input"}
+    {"worker_batch", "forward_batch", "logits_output", "verify_input", "verify_output", "draft_extend_input"}
     | {"kv_allocator", "request_pool", "server_args", ""}
 )
 """Roles whose objects are made anew in each step, so that nothing is left on them, and those of the allocators and
@@ -141,6 +144,8 @@ class Answers:
     split: list[Split]
     stale: list[Stale]
     taken: list[Taken]
+    captured: list[Strike]
+    """What is struck where a graph was captured for a stage of speculation."""
 
 
 class Questions:
@@ -167,7 +172,13 @@ class Questions:
             split,
             stale,
             list(self._taken()),
+            [x for found in strikes.values() for x in found if self._is_captured(x)],
         )
+
+    def _is_captured(self, strike: Strike) -> bool:
+        """Whether a step comes to a strike by the mode that was captured when the process started."""
+        names = {f"{cls.name}.{name}" for cls, name in self.steps.marks.bound if name in self.steps.marks.captured}
+        return any(f.name in names for f in strike.facts | strike.under)
 
     def _strikes(self, step: Step) -> list[Strike]:
         return [x for run in step.runs_ for x in run.strikes if (x.function, x.line) not in self.known or self._owed(x)]
@@ -236,6 +247,8 @@ class Questions:
 
         by_attr: dict[str, list[Strike]] = defaultdict(list)
         for strike in strikes:
+            if self._is_captured(strike):
+                continue
             if any(f.scope == BATCH for f in strike.facts) and strike.exception == "AttributeError":
                 for attr in filter(is_asked, self._asked(strike)):
                     by_attr[attr].append(strike)
@@ -244,7 +257,7 @@ class Questions:
             callees = {
                 callee
                 for strike in found
-                for node in _expressions(strike.node)
+                for node in expressions_of(strike.node)
                 if isinstance(node, s.Call) and isinstance(node.func, s.Attr) and node.func.attr == attr
                 for callee, _ in self.steps.sites.called(node, strike.function)
                 if callee in self.on.scheduler or callee in self.on.worker
@@ -258,7 +271,7 @@ class Questions:
         return sorted(
             {
                 node.attr
-                for node in _expressions(strike.node)
+                for node in expressions_of(strike.node)
                 if isinstance(node, s.Attr) and node.value is strike.expression
             }
         )
@@ -275,7 +288,7 @@ class Questions:
         with_state, without = raised(attached), raised(detached)
         for key in sorted(with_state.keys() | without.keys()):
             strike = without.get(key) or with_state[key]
-            if any(f.scope == UNSET for f in strike.facts):
+            if any(f.scope == UNSET for f in strike.facts) or self._is_captured(strike):
                 continue
             yield Refusal(self.path, strike, key in without, key in with_state)
 
@@ -343,6 +356,8 @@ class Questions:
             off = [a for a in writes if self.attached.completes(a) or self.detached.completes(a)]
             plain = [a for a in writes if self.plain.runs(a) and a not in off]
             only_on = [a for a in on if a not in off]
+            if not is_state and uses.role in OTHERS and not any(a.function in self.parts.own for a in only_on):
+                only_on = []  # code of a prefill, which a step with speculation seems to come to
             if only_on and plain and not is_state:
                 reads = [a for a in _values(uses) if self.attached.runs(a) or self.detached.runs(a)]
                 if reads:
@@ -477,7 +492,7 @@ class Questions:
                     other = plain.readings.get(function)
                     if other is None:
                         continue
-                    for statement in _statements(function.body):
+                    for statement in statements(function.body):
                         for node in _tests(statement):
                             mine, theirs = run.readings[function].truths.get(id(node)), other.truths.get(id(node))
                             if mine is None or theirs is None or mine.truth is theirs.truth or id(node) in seen:
@@ -589,35 +604,9 @@ def _in_assert(access: Access) -> bool:
     return isinstance(access.statement, s.Assert)
 
 
-def _expressions(statement: s.Stmt) -> Iterator[s.Expr]:
-    roots: list[s.Expr] = expressions(statement)
-    match statement:
-        case s.If(test=test) | s.While(test=test):
-            roots = [test]
-        case s.For(iter=iterated):
-            roots = [iterated]
-        case s.With(items=items):
-            roots = [item.value for item in items]
-    for root in roots:
-        yield from s.descend(root)
-
-
-def expressions_in(body: Iterable[s.Stmt]) -> Iterator[s.Expr]:
-    """Every expression of some statements and of those inside them."""
-    for statement in _statements(body):
-        yield from _expressions(statement)
-
-
-def _statements(body: Iterable[s.Stmt]) -> Iterator[s.Stmt]:
-    for statement in body:
-        yield statement
-        for inner in s.blocks(statement):
-            yield from _statements(inner)
-
-
 def _tests(statement: s.Stmt) -> Iterator[s.Expr]:
     """The conditions that stand in a statement, and their parts."""
-    for node in _expressions(statement):
+    for node in expressions_of(statement):
         if isinstance(node, s.Cond):
             yield from _operands(node.test)
     if isinstance(statement, (s.If, s.While)):

@@ -21,7 +21,8 @@ AGAIN = 3
 class Run:
     """The functions that a step reaches, as it runs them."""
 
-    def __init__(self, lookup: Lookup, roots: Iterable[FunctionInfo]) -> None:
+    def __init__(self, lookup: Lookup, roots: Iterable[FunctionInfo], loose: bool = False) -> None:
+        """``loose``: what the roots' parameters are is not known, not even where they have defaults."""
         self.lookup = lookup
         self.scenario: Scenario = lookup.scenario
         self.readings: dict[FunctionInfo, Reading] = {}
@@ -34,7 +35,7 @@ class Run:
         self._probed: dict[tuple[FunctionInfo, frozenset[str]], None] = {}
         self._met: list[Strike] = []
         for root in roots:
-            self._enter(root, bind(root, [], None, takes_self(root)))
+            self._enter(root, {} if loose else bind(root, [], None, takes_self(root)))
         while self._pending:
             self._read(self._pending.popleft())
 

@@ -22,6 +22,8 @@ class Scenario:
     worker_types: dict[ClassInfo, Val | None] = field(default_factory=dict)
     """Overrides ``types`` in code that only a speculative worker reaches; None is unknown."""
     fields: dict[tuple[ClassInfo, str], Val] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
+    """Names of those ``fields`` that hold although their class is one of ``types``."""
     names: dict[str, Val] = field(default_factory=dict)
     """Values by a field's name alone, for an object of which nothing is known."""
     stops: dict[FunctionInfo, tuple[FunctionInfo, ...]] = field(default_factory=dict)

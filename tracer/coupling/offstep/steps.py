@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.domain import (
     BATCH,
     MODE,
@@ -22,6 +23,7 @@ from sgltrace.coupling.offstep.domain import (
     member,
 )
 from sgltrace.coupling.offstep.lookup import Apart, Lookup, Sites
+from sgltrace.coupling.offstep.marks import Marks
 from sgltrace.coupling.offstep.parts import Parts
 from sgltrace.coupling.offstep.run import Run
 from sgltrace.coupling.offstep.scenario import Scenario
@@ -67,7 +69,20 @@ class Steps:
     def __init__(self, program: Program, flow: FieldFlow, sites: Sites, parts: Parts, vocabulary: Vocabulary) -> None:
         self.program, self.flow, self.sites = program, flow, sites
         self.parts, self.words = parts, vocabulary
+        self._expressions: dict[FunctionInfo, list[s.Expr]] = {}
         self._known: dict[tuple[str, str | None, bool], Step] = {}
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Where the program depends on speculation."""
+        return Marks(self.program, self.flow, self.sites, self.parts, self.words)
+
+    def expressions(self, function: FunctionInfo) -> list[s.Expr]:
+        """Every expression of a function."""
+        found = self._expressions.get(function)
+        if found is None:
+            found = self._expressions[function] = list(expressions_in(function.body))
+        return found
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -123,7 +138,7 @@ class Steps:
         if name == "on":
             scenario.worker_types = {self.parts.mode: None} if self.parts.mode is not None else {}
             lookup.strict = frozenset({self.parts.entries[path]})
-        return Run(lookup, roots)
+        return Run(lookup, roots, loose=name == "on")
 
     def _scheduler(self, name: str, path: str, attached: bool, unset: dict[tuple[ClassInfo, str], Val]) -> Run:
         """The scheduler's half, with what the worker's result leaves unset."""
@@ -185,6 +200,7 @@ class Steps:
                 made.types[parts.algorithm] = member(parts.algorithm, [parts.no_algorithm], why)
         if parts.mode is not None:
             made.types[parts.mode] = member(parts.mode, [self.words.decode], [Fact(MODE, parts.mode.name)])
+        self._captured(made, spec)
         state: Atom = OBJECT if attached and spec else NONE
         for cls in parts.batches:
             for field in parts.state_fields:
@@ -214,6 +230,16 @@ class Steps:
             if (parts.scheduler, field) in self.flow.fields:
                 made.fields[parts.scheduler, field] = const(value)
         return made
+
+    def _captured(self, made: Scenario, spec: bool) -> None:
+        """Fields that hold the mode that graphs were captured in: a stage's in a process that speculates."""
+        mode = self.parts.mode
+        for cls, field in self.marks.bound if mode is not None and spec else ():
+            if field in self.marks.captured:
+                stages = [b.value.attr for b in self.marks.bound[cls, field] if isinstance(b.value, s.Attr)]
+                found = [m for m in stages if m in self.marks.stages]
+                made.fields[cls, field] = member(mode, found[:1], [Fact(PROCESS, f"{cls.name}.{field}")])  # type: ignore[arg-type]
+                made.given |= {field}
 
     def _named(self, names: frozenset[str]) -> list[ClassInfo]:
         return [cls for name in sorted(names) for cls in self.program.find_classes(name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from typing import Any
 
 from sgltrace.errors import InputError
 from sgltrace.explain.answer import Explanation
@@ -14,7 +15,6 @@ from sgltrace.explain.session import Inputs
 from sgltrace.insight.changes.model import Change, Kind
 from sgltrace.insight.changes.names import Names
 from sgltrace.insight.changes.sides import Side
-from sgltrace.insight.kept import Answer, kept_answer
 from sgltrace.sources import SourceTree
 
 LAUNCH = "python -m sglang.launch_server --model-path MODEL --speculative-algorithm {algorithm}"
@@ -39,6 +39,24 @@ def _inputs() -> Inputs:
     return Inputs(inputs.assumed, {**inputs.facts, **library_facts(MODEL)}, has_model=True)
 
 
+class _Reading:
+    """A tree that remembers which of its files were read."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self._tree = tree
+        self.files: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    def read(self, path: str) -> bytes:
+        self.files.add(path)
+        return self._tree.read(path)
+
+    def read_module(self, module: str) -> bytes:
+        return self.read(self._tree.modules[module])
+
+
 def compare_defaults(
     before: Side, after: Side, names: Names, said: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Change], list[str]]:
@@ -52,17 +70,17 @@ def compare_defaults(
     out: list[Change] = []
     for what, options in ASKED.items():
         words = shlex.split(f"{LAUNCH.format(algorithm=algorithm)} {options}")
+        command, inputs = parse_command(words), _inputs()
         said(f"Asking what a server gets {what}")
         try:
-            old = _asked(before.tree, words)
-            if _same_files(before.tree, old.files, after.tree):
+            reading = _Reading(before.tree)
+            old = explain(reading, command, inputs)  # type: ignore[arg-type]
+            if _same_files(reading, after.tree):
                 continue
-            new = _asked(after.tree, words)
+            new = explain(after.tree, command, inputs)
         except InputError as error:
             return out, [f"What a launch command gets was not compared: {error}"]
-        out += _differences(
-            algorithm or "", what, old.explanation, new.explanation, names, _record(after) or _record(before)
-        )
+        out += _differences(algorithm or "", what, old, new, names, _record(after) or _record(before))
     return _together(out), []
 
 
@@ -72,7 +90,7 @@ def _together(changes: list[Change]) -> list[Change]:
     for change in changes:
         key = (change.change, change.before or "", change.after or "", change.why, *change.fields)
         known = out.setdefault(key, change)
-        if known is not change and known.where and known.where in known.title:
+        if known is not change:
             known.title = f"{known.title}, {change.where}"
     for change in out.values():
         change.where = None
@@ -89,15 +107,11 @@ def _record(side: Side) -> str:
     return next((f.cls.rpartition(":")[2] for f in side.index.fields if f.role == "server_args"), "")
 
 
-def _asked(tree: SourceTree, words: list[str]) -> Answer:
-    return kept_answer(tree, words, lambda read: explain(read, parse_command(words), _inputs()))
-
-
-def _same_files(before: SourceTree, read: list[str], after: SourceTree) -> bool:
-    """Whether a tree has the files that were read as they were; then it gives the same answer."""
-    files = set(after.modules.values())
-    return set(before.modules.values()) == files and all(
-        after.read(path) == before.read(path) for path in read if path in files
+def _same_files(reading: _Reading, tree: SourceTree) -> bool:
+    """Whether another tree has the files that were read as they are; then it gives the same answer."""
+    files = set(tree.modules.values())
+    return set(reading.modules.values()) == files and all(
+        tree.read(path) == reading._tree.read(path) for path in reading.files
     )
 
 

@@ -51,23 +51,7 @@ class Flow:
             for old in self.before.fields.get(name, [])[:1]:
                 found = self.after.fields.get(now)
                 out += self._between(now, old, found[0], paths, ends) if found else [f"`{name}` is gone."]
-        return (out or self._as_read(fields, ends))[:MOST]
-
-    def _as_read(self, fields: Iterable[str], ends: Collection[str]) -> list[str]:
-        """Where nothing else differs: how functions among ``ends`` read or write a field otherwise than before."""
-        out: list[str] = []
-        for name in fields:
-            now = self.names.field(name)
-            for old, new in zip(self.before.fields.get(name, [])[:1], self.after.fields.get(now, [])[:1], strict=False):
-                for verb, before, after in (("sets", old.writes, new.writes), ("reads", old.reads, new.reads)):
-                    was, are = _by_function(before, (), self.names), _by_function(after, (), None)
-                    for function in [f for f in are if f in was and f in ends]:
-                        left = {self.names.text(a.expression) for a in was[function]}
-                        fresh = [a.expression for a in are[function] if a.expression not in left]
-                        if fresh:
-                            shown = listed((f"`{text}`" for text in fresh), 1)
-                            out.append(f"{short(function)} {verb} `{now}` as {shown} now.")
-        return out
+        return out[:MOST]
 
     def told_after(self, fields: Iterable[str], paths: Sequence[str], ends: Collection[str]) -> list[str]:
         """Sentences on the fields (as named after)."""

@@ -38,15 +38,9 @@ def assess(before: Side, after: Side, files: Sequence[str], said: Callable[[str]
     out.partly += half_repairs(before, after, names, edits, dead, out)
     out.partly = ranked(out.partly)
     out.paths = sorted({path for entry in out.edited for path in entry.paths})
-    weighed = (*out.resolves, *out.partly, *out.adds, *out.no_progress)
-    out.beside = not any(_decides(change) for change in weighed)
+    out.beside = not (out.resolves or out.partly or out.adds or out.no_progress)
     out.why = _answer(out)
     return out
-
-
-def _decides(change: Change) -> bool:
-    """Whether a change decides if an off step is possible: of a point, that it was hard somewhere, or is now."""
-    return change.of != "point" or any("hard" in (step.before, step.after) for step in change.severities)
 
 
 # --- sorting the changes ---
@@ -193,8 +187,6 @@ def _answer(out: Impact) -> str:
         told.append(f"adds {_counted(out.adds)}")
     if out.no_progress:
         told.append(f"removes {_counted(out.no_progress)} without repairing anything")
-    if told and out.beside:
-        return f"Beside a dynamic disable: it {listed(told, 4)}, none of which ever was or is hard."
     if told:
         way = "On the way" if out.resolves or out.partly else "In the way" if out.adds else "No progress"
         return f"{way} to a dynamic disable: it {listed(told, 4)}."

@@ -49,7 +49,7 @@ class Impact(msgspec.Struct, kw_only=True):
     fields: list[str] = []
     """Fields whose writes, reads or definitions it edits."""
     beside: bool = True
-    """Whether it neither resolves nor adds anything that makes a dynamic disable impossible."""
+    """Whether it neither resolves nor adds anything that an off step meets."""
     paths: list[str] = []
     """The paths whose steps come to something that it edits."""
     renamed: list[Renamed] = []

@@ -1,0 +1,67 @@
+"""Tokens: a plain step's sampler and speculation's own code each turn logits into tokens, by what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, interleaved
+from sgltrace.coupling.groups.scene import Scene, names, said, slug
+from sgltrace.index.fields import Access
+
+ROLE = "sampling_info"
+
+
+def points(scene: Scene) -> Iterator[Draft]:
+    """One point: the parameters that only one of the two applies, or that both apply by code of their own."""
+    plain = _reads(scene, only_plain=True)
+    on = _reads(scene, only_plain=False)
+    if not plain or not on:
+        return
+    lost = sorted({a.field for a in plain} - {a.field for a in on})
+    shared = sorted({a.field for a in plain} & {a.field for a in on})
+    listed = scene.listed(f"`{f}`" for f in lost)
+    if lost:
+        level, reason = SOFT, f"{names(a.function for a in on)} does not read {listed}, and an off step applies them"
+    else:
+        level, reason = NONE, f"{names(a.function for a in on)} applies the same parameters"
+    applied = scene.listed(f"`{f}`" for f in (lost or shared))
+    alike = f" by {scene.listed(f'`{f}`' for f in shared)}" if shared else ""
+    why = [
+        f"In an off step {said((a.function for a in plain), 'samples')} by {applied}.",
+        f"In a step with speculation {said((a.function for a in on), 'samples')}{alike}.",
+    ]
+    if lost:
+        why.append(f"{listed}: read in an off step only.")
+    yield Draft(
+        kind="sampling",
+        slug=slug("sampled"),
+        title=f"Speculation samples without {scene.listed(lost)}" if lost else "Speculation samples by code of its own",
+        producers=[Spot(a.function, a.line, f"reads {a.field}") for a in on],
+        consumers=interleaved(
+            [Spot(a.function, a.line, f"reads {a.field}") for a in plain if a.field in lost],
+            [Spot(a.function, a.line, f"reads {a.field}") for a in plain if a.field not in lost],
+        ),
+        binding_time="per step",
+        verdicts=scene.verdicts(
+            (level, reason), (level, reason), (NONE, "verify samples as in each step with speculation")
+        ),
+        why=why,
+        refactor=["Apply the same parameters in both kinds of step, or say that a request's distribution changes."],
+        fields=[f"{a.cls.name}.{a.field}" for a in plain if a.field in (lost or shared)],
+        condition="sampling other than greedy",
+        weight=3,
+    )
+
+
+def _reads(scene: Scene, only_plain: bool) -> list[Access]:
+    """The reads of sampling parameters by the sampler of an off step, and by speculation's own code."""
+    q = scene.questions
+    found = []
+    for uses in q.flow.of_role(ROLE):
+        for access in uses.reads:
+            own = access.function in q.parts.own
+            if (only_plain and not own and q.attached.worker.runs(access) and not q.on.runs(access)) or (
+                not only_plain and own and q.on.worker.runs(access)
+            ):
+                found.append(access)
+    return found
