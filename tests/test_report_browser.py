@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from report_browser import READY, Visit, watch
 from sample_index import DictSource, sample_files, sample_index
 
+from sgltrace.model import CallEdge, CallSite, Function
 from sgltrace.reports import ReportOptions, render
 
 SIX = 6
@@ -241,6 +242,39 @@ def test_the_graph_opens_on_the_worker(visit):
     assert page.evaluate("sglGraph.focus.name") == "EAGLEWorkerV2.forward_batch_generation"
     page.get_by_role("button", name="Whole graph").click()
     assert page.evaluate("sglGraph.focus") is None
+
+
+def test_the_graph_folds_overrides_until_they_are_asked_for(browser, tmp_path):
+    index = sample_index()
+    entry = index.entry_points["v2"]
+    for number in range(9):
+        name = f"sglang.srt.layers.backend_{number}:Backend{number}.forward"
+        index.functions.append(
+            Function(
+                id=name,
+                file="sglang/srt/layers/b.py",
+                line=1,
+                end_line=1,
+                phase=[],
+                paths=["v2"],
+                component="attention",
+            )
+        )
+        site = CallSite(line=1, guards=[])
+        index.calls.append(
+            CallEdge(caller=entry, callee=name, kind="attr_method", confidence=0.5, virtual=True, sites=[site])
+        )
+    render(index, DictSource(sample_files()), tmp_path, ReportOptions())
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    visit = watch(context.new_page(), tmp_path)
+    page = visit.go("graph.html")
+    drawn = "[...sglGraph.near.keys()].filter(id => sglGraph.functions[id].name.startsWith('Backend')).length"
+    assert page.evaluate(drawn) == 1
+    assert page.locator("#g-side a, #g-side li", has_text="Backend").count() >= 9
+    page.get_by_label("every override").check()
+    assert page.evaluate(drawn) == 9
+    context.close()
+    assert visit.errors == []
 
 
 def test_a_word_of_ours_leads_to_what_it_means(visit):

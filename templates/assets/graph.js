@@ -22,6 +22,25 @@ sgl.page("graph", function (signal) {
     functions[edge.to].into.push(edge);
   }
 
+  // A call of a method with many overrides stands for all of them until they are asked for
+  const FOLD = 3;
+  const folded = new Map(); // an edge that stands for others, and how many they are
+  const hidden = new Set();
+  for (const f of functions) {
+    const groups = new Map();
+    for (const e of f.out) {
+      if (!(e.flags & 1)) continue;
+      const method = functions[e.to].name.split(".").pop();
+      groups.set(method, [...(groups.get(method) || []), e]);
+    }
+    for (const group of groups.values()) {
+      if (group.length <= FOLD) continue;
+      const first = group.find((e) => e.flags & 2) || group[0]; // one that ran, if any
+      folded.set(first, group.length - 1);
+      for (const e of group) if (e !== first) hidden.add(e);
+    }
+  }
+
   const view = { x: 0, y: 0, scale: 1 };
   let focus = null, hover = null, over = null, overLevel = 0, counts = [], near = new Map(), colours = {}, shownEdges = edges, bundles = [];
   const shut = new Set();          // components that are switched off in the legend
@@ -65,7 +84,7 @@ sgl.page("graph", function (signal) {
         const next = [];
         for (const id of ring) {
           for (const e of sign > 0 ? functions[id].out : functions[id].into) {
-            if (!e.on) continue;
+            if (!e.on || (hidden.has(e) && sign > 0 && !control("overrides").checked)) continue;
             const other = sign > 0 ? e.to : e.from;
             if (!near.has(other) && functions[other].on) { near.set(other, sign * step); next.push(other); }
           }
@@ -73,6 +92,13 @@ sgl.page("graph", function (signal) {
         ring = next;
       }
     }
+  }
+
+  // What stands behind a name for the overrides that are folded into it
+  function alike(f) {
+    if (!focus || control("overrides").checked) return "";
+    const edge = focus.out.find((e) => e.to === f.id && folded.has(e));
+    return edge ? ` and ${folded.get(edge)} overrides` : "";
   }
 
   // Around the focus: a column for each distance, callers to the left, callees to the right
@@ -141,7 +167,7 @@ sgl.page("graph", function (signal) {
       ink.fillRect(sx(p.x - 0.2), sy(p.y - 0.35), 0.6 * view.scale, 0.7 * view.scale);
       ink.font = `${id === focus.id ? "700 " : ""}${size}px ${colours.mono}`;
       ink.fillStyle = f === hover ? colours.accent : colours.ink;
-      ink.fillText(fit(f.name, (CARD + 3.2) * view.scale, size), sx(p.x + 0.7), sy(p.y));
+      ink.fillText(fit(f.name + alike(f), (CARD + 3.2) * view.scale, size), sx(p.x + 0.7), sy(p.y));
       if (id === focus.id) { ink.strokeStyle = colours.hard; ink.lineWidth = 2; ink.strokeRect(sx(p.x - 0.5), sy(p.y - 0.75), (CARD + 4.4) * view.scale, 1.5 * view.scale); }
     }
     ink.font = `12px ${colours.sans}`;
@@ -498,7 +524,7 @@ sgl.page("graph", function (signal) {
     const found = byName.get(event.target.value.trim()) || functions.filter((f) => f.on && f.name.toLowerCase().includes(text)).sort((a, b) => rank(a) - rank(b))[0];
     if (found) setFocus(found);
   });
-  for (const which of ["path", "phase", "kind", "ran"]) control(which).addEventListener("change", () => { filter(); save(); });
+  for (const which of ["path", "phase", "kind", "ran", "overrides"]) control(which).addEventListener("change", () => { filter(); save(); });
   control("distance").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
   control("draw").addEventListener("change", () => { if (focus) setFocus(focus); else save(); });
   control("level").addEventListener("change", () => { save(); draw(); });

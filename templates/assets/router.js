@@ -54,6 +54,7 @@
   function place(into, html) {
     into.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
     for (const link of into.querySelectorAll("a[href^='#']:not([href^='#/'])")) link.setAttribute("href", "#/" + encodeURI(shown) + link.getAttribute("href"));
+    for (const head of into.querySelectorAll("section[id] > h2:first-child")) head.append(sgl.element("a", { class: "self", href: "#/" + sgl.address(shown, head.parentElement.id), "aria-label": "Link to this section" }));
     for (const link of into.querySelectorAll("a.fn:empty")) link.append(...breakable(decodeURIComponent(link.hash.split("#").pop())));
     for (const line of into.querySelectorAll(".near i")) {
       const named = line.parentElement.querySelector("a.fn"), own = line.closest("[data-lines]");
