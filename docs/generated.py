@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from sgltrace.cli import _app
 from sgltrace.commands.examples import EXAMPLES
 from sgltrace.commands.schema import schema_of
-from sgltrace.coupling.rules import all_rules
+from sgltrace.coupling.groups import GROUPS
 from sgltrace.reports.exports import FORMATS
 from sgltrace.reports.text import spelled
 from sgltrace.reports.views.glossary import glossary
@@ -94,7 +95,7 @@ def _type(value: dict[str, Any]) -> str:
 
 
 def points() -> Iterator[str]:
-    """The kinds of coupling points: the question that each answers, and the rules that look for a shape of code."""
+    """The kinds of coupling points: the question that each answers, and where they come from."""
     yield from (
         "# Kinds of coupling points",
         "",
@@ -105,16 +106,12 @@ def points() -> Iterator[str]:
     yield from ("| kind | called | question |", "| --- | --- | --- |")
     for question, kinds in QUESTIONS:
         yield from (f"| `{kind}` | {spelled(kind)} | {question} |" for kind in kinds)
-    yield from (
-        "",
-        "## Rules",
-        "",
-        "Most points come from [running an off step](../explanation/off-step.md). These rules look for a",
-        "shape of code instead:",
-        "",
-    )
-    yield from ("| kind | what the rule finds |", "| --- | --- |")
-    yield from (f"| `{rule.kind}` | {_text(inspect.getdoc(type(rule)) or '')} |" for rule in all_rules())
+    yield from ("", "## How they are found", "")
+    yield from ("Each module of `sgltrace.coupling.groups` makes points of one kind of answer of the steps that are",)
+    yield from ("[run](../explanation/off-step.md):", "", "| module | what it finds |", "| --- | --- |")
+    for group in GROUPS:
+        module = sys.modules[group.__module__]
+        yield f"| `{module.__name__.rpartition('.')[2]}` | {_text(inspect.getdoc(module) or '')} |"
 
 
 def words() -> Iterator[str]:

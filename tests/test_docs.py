@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +27,12 @@ def test_every_threat_has_a_test():
     ]
     assert len(rows) > 15
     assert all("::" in row.split("|")[4] for row in rows[2:])
+
+
+def test_the_site_builds_and_each_link_leads_somewhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "sgltrace points" in (tmp_path / "reference/commands/index.html").read_text(encoding="utf-8")
