@@ -30,12 +30,15 @@ from sgltrace.reports.views.plan import plan_views
 from sgltrace.reports.views.points import point_pages, points_page
 from sgltrace.reports.views.refactor import plans
 from sgltrace.reports.views.runs import run_pages
+from sgltrace.reports.views.switch import switch_data
 from sgltrace.reports.views.tensors import REQUIREMENTS, SCALARS, contract, stages
 from sgltrace.reports.views.unknowns import unknowns_page
 
 Task = Callable[[Site], None]
 """Some pages: writes them to a site, in this process or in another one."""
 T = TypeVar("T")
+CONFIGURATION = "configuration"
+"""The name of what a configuration is asked with."""
 POINTS = 12
 """Pages of coupling points in one task."""
 FIELDS = 8
@@ -122,6 +125,7 @@ def _crossing_fields(context: Context) -> dict[str, list[tuple[Markup, str]]]:
 
 def _answers(context: Context, site: Site) -> None:
     site.page("index.html", "overview.html", page="index", view=overview(context))
+    site.records[CONFIGURATION] = switch_data(context.index)
     site.page("plan.html", "plan.html", page="plan", plans=plan_views(context))
     site.page("refactor.html", "refactor.html", page="refactor", plans=plans(context))
     site.page("points.html", "points.html", page="points", view=points_page(context))

@@ -36,7 +36,7 @@ def pages(folder: Path) -> dict[str, Kept]:
     """The pages by address."""
     made = {}
     for name, record in records(folder).items():
-        if not name.startswith("source/"):
+        if name.endswith(".html"):  # the others are texts and data
             title, _, _, _, html, parts = record
             made[name] = Kept(title, html + "".join(part[4] for part in parts), {part[0]: part[4] for part in parts})
     return made

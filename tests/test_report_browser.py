@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
@@ -495,6 +496,24 @@ def test_the_plan_keeps_ticks_for_every_design_and_is_saved_as_markdown(visit):
         page.get_by_role("button", name="Save as Markdown").click()
     assert download.value.suggested_filename == "plan-v2-A.md"
     assert download.value.path().read_text().count("- [x] ") == 1
+
+
+def test_a_server_cuts_points_and_contract_down_and_stays_in_the_address(visit):
+    page = visit.go("points.html")
+    every = page.locator("#points tbody tr:visible").count()
+    page.get_by_role("textbox", name="Your server").fill('{"values": {"speculative_algorithm": "EAGLE"}, "path": "v1"}')
+    page.get_by_role("button", name="Cut down").click()
+    expect(page.locator("form.server output")).to_contain_text("path v1; points:")
+    assert page.locator("#points tr[data-applies=others]").count() >= 1
+    page.get_by_label("Applies").select_option("always|yours|unknown")
+    assert page.locator("#points tbody tr:visible").count() < every
+    assert "server=" in page.url
+    page.reload()
+    expect(page.locator("form.server output")).to_contain_text("path v1; points:")
+    page.get_by_role("button", name="All servers").click()
+    expect(page.locator("#points .applies")).to_have_count(0)
+    page = visit.go("contract.html#" + urlencode({"server": '{"values":{},"path":"v1"}'}))
+    expect(page.locator("#contract tr[data-path=v2][data-applies=others]").first).to_be_visible()
 
 
 def test_the_lanes_evaluate_shapes_and_follow_the_numbers(visit):

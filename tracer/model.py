@@ -250,6 +250,8 @@ class Conditions(msgspec.Struct, kw_only=True):
     """What names stand for, as expressions: attributes set at process start, and small functions (``name()``)."""
     arguments: list[str] = []
     """The server's arguments."""
+    defaults: dict[str, str] = {}
+    """Their defaults, as expressions, where the class says one."""
     algorithms: dict[str, dict[str, bool]] = {}
     """What the predicates of the algorithm answer, by member: ``spec_algorithm.is_eagle``."""
     made: dict[str, list[Made]] = {}

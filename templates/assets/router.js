@@ -35,6 +35,7 @@
     return place === undefined ? null : (await shard(place[0]))[place[1]];
   }
   sgl.loadNames = async () => { sgl.names = (await shard("names"))[0]; };
+  sgl.record = record;
   sgl.text = (file) => record("source/" + file); // [first line, text] of the lines that pages show
   sgl.current = () => shown;
 
@@ -42,7 +43,7 @@
     const parts = location.hash.split("#");
     let path = "";
     try { path = (parts[1] || "").startsWith("/") ? decodeURIComponent(parts[1].slice(1)) : ""; } catch { /* not an address of ours */ }
-    return path || "index.html";
+    return path.endsWith(".html") || !path ? path || "index.html" : "no page";
   }
   // The part of a page that the address asks for: by its name, or the innermost with the line.
   function asked(parts) {

@@ -6,6 +6,8 @@ from collections import defaultdict
 
 from sgltrace.configuration.vocabulary import condition_words
 from sgltrace.index import Program
+from sgltrace.index.facts import syntax as s
+from sgltrace.index.facts.text import text
 from sgltrace.index.fields import FieldFlow
 from sgltrace.index.fields.meanings import Meanings
 from sgltrace.index.resolution.entities import ClassInfo
@@ -19,13 +21,27 @@ def make_conditions(
     made = _made(program, index)
     texts = {guard.text for edge in index.calls for site in edge.sites for guard in site.guards}
     texts |= {guard.text for places in made.values() for place in places for guard in place.guards}
-    texts |= {text for words in condition_words().values() for text in words}
+    texts |= {one for words in condition_words().values() for one in words}
     return Conditions(
         meanings=Meanings(program, flow).of(sorted(texts)),
         arguments=sorted({u.field for u in flow if u.role == "server_args" and u.field in u.cls.annotations}),
+        defaults=_defaults(flow),
         algorithms=algorithms,
         made=made,
     )
+
+
+def _defaults(flow: FieldFlow) -> dict[str, str]:
+    """What the class of the arguments sets where the command line says nothing."""
+    found: dict[str, str] = {}
+    for cls in sorted({u.cls for u in flow if u.role == "server_args"}, key=lambda c: c.id):
+        for statement in cls.node.body:
+            if not isinstance(statement, s.AnnAssign) or not isinstance(statement.target, s.Name):
+                continue
+            value = statement.value
+            if isinstance(value, s.Const) or (isinstance(value, s.Unary) and isinstance(value.value, s.Const)):
+                found.setdefault(statement.target.id, text(value))
+    return dict(sorted(found.items()))
 
 
 def _made(program: Program, index: Index) -> dict[str, list[Made]]:
