@@ -233,8 +233,8 @@ def _between(
         base.change = "harder" if "harder" in ways else "easier"
         why = [*_reasons(steps), *facts, *flow.told(old.fields, _paths_of(old), ends)]
         base.weight = _worst([step for step in steps if step.way != "same"]) - _aside(now)
-    elif facts or _fields_differ(old, now, names):
-        why = [*facts, *_fields_differ(old, now, names), *flow.told(old.fields, _paths_of(old), ends)]
+    elif facts or _fields_differ(old, now, names, after):
+        why = [*facts, *_fields_differ(old, now, names, after), *flow.told(old.fields, _paths_of(old), ends)]
         base.weight = _worst(steps) // 5
     elif moved:
         base.change = "moved"
@@ -275,7 +275,7 @@ def _reasons(steps: Sequence[Step]) -> list[str]:
 
 
 def _condition(old: CouplingPoint, now: CouplingPoint, names: Names) -> list[str]:
-    if names.text(old.condition) == now.condition:
+    if now.condition in (old.condition, names.text(old.condition)):
         return []
     return [f"It mattered {_when(old.condition)}, and matters {_when(now.condition)} now."]
 
@@ -285,14 +285,15 @@ def _when(condition: str) -> str:
 
 
 def _formula(old: CouplingPoint, now: CouplingPoint, names: Names) -> list[str]:
-    if names.text(old.formula) == now.formula:
+    if now.formula in (old.formula, names.text(old.formula)):
         return []
     return [f"Its formula was `{old.formula or 'none'}`, and is `{now.formula or 'none'}` now."]
 
 
-def _fields_differ(old: CouplingPoint, now: CouplingPoint, names: Names) -> list[str]:
+def _fields_differ(old: CouplingPoint, now: CouplingPoint, names: Names, after: Side) -> list[str]:
     was, are = {names.field(field) for field in old.fields}, set(now.fields)
-    # A point names some of many fields where its kind has many: only what both sides could name is told.
+    if any(field not in after.fields for field in are - was):
+        return []  # it is named by what the vocabulary calls it: what the source calls it is not known
     told = []
     if less := sorted(was - are):
         told.append(f"No longer through {listed(less)}.")
