@@ -318,5 +318,37 @@ def test_a_range_of_revisions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sgltrace(["impact", "HEAD~1..nowhere", "--source", str(source.root)]) == 3
 
 
+def test_a_format_patch_with_a_rename_and_files_elsewhere(tmp_path: Path):
+    import subprocess
+
+    source = engine(tmp_path / "source")
+
+    def git(*words: str) -> bytes:
+        who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        command = ["git", "-C", str(source.root), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    before = opened(engine(tmp_path / "before"))
+    (source.root / "docs").mkdir()
+    (source.root / "docs" / "speculation.md").write_text("words\n")
+    git("mv", "sglang/srt/speculative/eagle_worker_v2.py", "sglang/srt/speculative/overlap_worker.py")
+    source.replace(SCHEDULER, ("speculative.eagle_worker_v2 import", "speculative.overlap_worker import"))
+    git("add", "-A")
+    git("commit", "-qm", "A worker's file gets another name")
+    made = apply_patch(before, read_patch(git("format-patch", "--stdout", "-1"), "it"), "it")
+    assert made.elsewhere == 1 and "sglang/srt/speculative/overlap_worker.py" in made.files
+    assert "sglang.srt.speculative.eagle_worker_v2" not in made.tree.modules
+    assert made.tree.read_module("sglang.srt.speculative.overlap_worker") == before.read(f"sglang/srt/{WORKER}")
+
+
+def test_a_diff_that_leads_out_of_the_source_is_none_of_its_files(tmp_path: Path):
+    diff = b"--- a/../../outside.py\n+++ b/../../outside.py\n@@ -0,0 +1 @@\n+x = 1\n"
+    made = apply_patch(opened(engine(tmp_path / "source")), read_patch(diff, "it"), "it")
+    assert (made.files, made.elsewhere) == ([], 1)
+
+
 def about_json(changes: list[dict[str, list[str]]], field: str) -> bool:
     return any(name.endswith(f".{field}") for change in changes for name in change["fields"])

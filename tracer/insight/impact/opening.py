@@ -47,7 +47,7 @@ def open_diff(diff: str, source: str, progress: Progress, package: str | None = 
     notes = list(made.notes)
     if made.elsewhere:
         notes.append(f"{made.elsewhere} files that it changes are none of {tree.package}'s Python files.")
-    return Opened(tree, made.tree, made.files, notes)
+    return Opened(tree, made.tree if made.files else tree, made.files, notes)
 
 
 def sides(opened: Opened, progress: Progress) -> tuple[Side, Side]:
