@@ -99,6 +99,7 @@ def _app() -> typer.Typer:
         state,
         verify,
         watch,
+        whatif,
     )
     from sgltrace.commands.examples import add_examples
     from sgltrace.runtime import commands as runtime
@@ -106,7 +107,7 @@ def _app() -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
     app.callback(epilog=EXIT_CODES)(_program)
     static = (index, watch, report, export, query, state, points, plan, explain, compare, impact)
-    for module in (*static, verify, merge, schema):
+    for module in (*static, verify, merge, schema, whatif):
         module.register(app)
     runtime.register(app, runs.report_of_run)
     add_examples(app)

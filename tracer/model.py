@@ -214,6 +214,43 @@ class ContractField(msgspec.Struct, kw_only=True):
     writers: list[Place]
     readers: list[Place]
     why: str = ""
+    supply: str = ""
+    """How an off step comes by the value: ``unset``, ``state`` (as it was), ``tokens`` (a row of them for each
+    request), ``width`` (of such a row), ``ones``, ``object`` (made of other rows), ``value`` (as a step with
+    speculation sets it), ``advance`` (by a token for each request), ``slots``, ``newest`` (tokens), ``event``,
+    ``verified`` or ``drafted`` (what the verify or the draft leaves for the next step), ``plain`` (as a plain step
+    makes it, otherwise unknown), or ``leave``."""
+
+
+class StepParts(msgspec.Struct, kw_only=True, frozen=True):
+    """Who takes part in the steps of a path: ids of functions and classes."""
+
+    path: str
+    entry: str
+    """The worker's method that the scheduler calls each step."""
+    target: str
+    """The same of the worker that runs the target model."""
+    scheduler_batch: str
+    batches: list[str]
+    """The batch in every form: the scheduler's, the worker's, the model runner's."""
+    results: list[str]
+    states: list[str]
+    """Classes of the draft's state."""
+    state_fields: list[str]
+    """The fields of a batch that carry it."""
+    mode: str
+    """The enum of a batch's modes."""
+    decode: str
+    """Its member for a decode step."""
+    requests: list[str]
+    request_pools: list[str]
+    graph_runners: list[str]
+    arguments: list[str]
+    """Classes of a server's arguments."""
+    algorithm_fields: list[str]
+    """Those of their fields that ask for speculation: the algorithm, and what it is given."""
+    processing: list[str]
+    """The scheduler's functions that are handed a batch and its result."""
 
 
 class Met(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,5 +330,6 @@ class Index(msgspec.Struct, kw_only=True):
     met: list[Met] = []
     """What an off step strikes, in the order in which it comes there."""
     conditions: Conditions = msgspec.field(default_factory=Conditions)
+    step_parts: list[StepParts] = []
     notes: list[str] = []
     """What the analysis could not do on this release, for the reader."""

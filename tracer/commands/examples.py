@@ -20,6 +20,7 @@ EXAMPLES = {
     "plan": "sgltrace plan --path v2 --design B",
     "impact": "sgltrace impact change.diff --source sglang==0.5.9",
     "watch": "sgltrace watch ~/sglang",
+    "whatif": "sgltrace whatif -o off --pattern 'off after 10' -- python decode.py",
     "verify": "sgltrace verify runs/eagle3",
     "merge": "sgltrace merge runs/node0 runs/node1 -o runs/all",
     "schema": "sgltrace schema index",

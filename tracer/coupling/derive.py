@@ -10,6 +10,7 @@ from sgltrace.coupling.algorithms import algorithm_answers
 from sgltrace.coupling.groups import Scene, drafts
 from sgltrace.coupling.groups.contract import contract
 from sgltrace.coupling.groups.met import meets
+from sgltrace.coupling.groups.taking_part import step_parts
 from sgltrace.coupling.offstep.lookup import Sites
 from sgltrace.coupling.offstep.own import off_steps
 from sgltrace.coupling.offstep.parts import Parts, find_parts
@@ -21,7 +22,7 @@ from sgltrace.index import Program
 from sgltrace.index.fields import FieldFlow
 from sgltrace.index.fields.tracked import roles as tracked_roles
 from sgltrace.index.program.vocabulary import roles
-from sgltrace.model import ContractField, CouplingPoint, Met, OffStep, Tensor
+from sgltrace.model import ContractField, CouplingPoint, Met, OffStep, StepParts, Tensor
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Coupling:
     points: list[CouplingPoint]
     contract: list[ContractField] = field(default_factory=list)
     off_steps: list[OffStep] = field(default_factory=list)
+    step_parts: list[StepParts] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
     algorithms: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -66,7 +68,8 @@ def derive(
     notes = [*_notes(parts, own), *_parts(parts, flow)]
     answers = algorithm_answers(program, flow, sites, parts)
     struck = [met for scene in scenes for met in meets(scene)]
-    return Coupling(points, contract(scenes, tensors()), own, notes, timings, answers, struck)
+    taking_part = step_parts(scenes, words)
+    return Coupling(points, contract(scenes, tensors()), own, taking_part, notes, timings, answers, struck)
 
 
 def _parts(parts: Parts, flow: FieldFlow) -> list[str]:

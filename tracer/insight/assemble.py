@@ -56,6 +56,7 @@ def _make_index(tree: SourceTree, options: IndexOptions, progress: Progress) -> 
     index.off_steps = coupling.off_steps
     index.met = coupling.met
     index.conditions = make_conditions(program, flow, index, coupling.algorithms)
+    index.step_parts = coupling.step_parts
     index.notes = [*index.notes, *coupling.notes]
     return index
 

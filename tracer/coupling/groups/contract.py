@@ -15,6 +15,8 @@ from sgltrace.index.fields import Access, FieldUses
 from sgltrace.index.resolution.entities import FunctionInfo
 from sgltrace.model import ContractField, Tensor
 
+RELAYS = 4
+"""Tokens are followed through so many fields."""
 REQUIRED, OPTIONAL, UNSET, UNTOUCHED = "required", "optional", "must stay unset", "untouched"
 
 
@@ -44,13 +46,14 @@ class Rows:
         readers: Iterable[Spot],
         stride: str | None = None,
         rows: str | None = None,
+        supply: str = "",
     ) -> None:
         if uses.name in self.rows:
             return
         shape, dtype = self.shapes.of(uses, rows)
         self.rows[uses.name] = ContractField(
             path=self.scene.path, field=uses.name, shape=shape, dtype=dtype, stride=stride, requirement=requirement,
-            off_step_value=value, writers=places(writers), readers=places(readers), why=why,
+            off_step_value=value, writers=places(writers), readers=places(readers), why=why, supply=supply,
         )  # fmt: skip
 
     # --- the draft's state on the batch ---
@@ -69,13 +72,13 @@ class Rows:
                     self._add(
                         uses, REQUIRED, "as the last step with speculation left it",
                         f"{said((x.function for x in asked), 'uses')} it without asking", writers,
-                        [Spot(x.function, x.line, f"uses {name}") for x in asked],
+                        [Spot(x.function, x.line, f"uses {name}") for x in asked], supply="state",
                     )  # fmt: skip
                 elif taken and cls is not q.parts.scheduler_batch:
                     self._add(
                         uses, UNSET, "None on what the target runs",
                         f"{said((t.function for t in taken), 'takes')} a draft's way where it is set", writers,
-                        [Spot(t.function, t.line, f"decides by {shown(t.test)}") for t in taken],
+                        [Spot(t.function, t.line, f"decides by {shown(t.test)}") for t in taken], supply="unset",
                     )  # fmt: skip
 
     # --- the result ---
@@ -100,6 +103,7 @@ class Rows:
                 continue
             stride = shown(found.strided[0].stride) if found.strided else None
             strides = {a.field for r in q.flow.strided for a in r.stride_from if a.cls is cls}
+            supply = "tokens" if stride else "width" if name in strides else "ones" if name in counts else ""
             if stride is not None:
                 carried = any(a.cls is cls for r in found.strided for a in r.stride_from)
                 value = f"bs rows of {stride}, the token of request i at i * {stride}"
@@ -109,7 +113,7 @@ class Rows:
             elif name in counts:
                 value = "ones: one token for each request"
             else:
-                value = self._made(uses)
+                value, supply = self._made(uses)
             strikes = [Spot(x.function, x.line, f"raises {x.exception}") for x in found.strikes]
             why = (
                 f"{said((x.function for x in found.strikes), 'raises')} where it is unset"
@@ -120,6 +124,7 @@ class Rows:
                 uses, REQUIRED, value, why, writers, strikes or spots,
                 stride=f"request i at i * {stride}" if stride else None,
                 rows="" if name in strides else "bs" if name in counts else f"bs * {stride}" if stride else None,
+                supply=supply,
             )  # fmt: skip
 
     def _counts(self) -> set[str]:
@@ -147,8 +152,8 @@ class Rows:
             if access.cls in self.q.parts.results
         }
 
-    def _made(self, uses: FieldUses) -> str:
-        """What a speculative step puts there, as its own code says."""
+    def _made(self, uses: FieldUses) -> tuple[str, str]:
+        """What a speculative step puts there, as its own code says, and how it comes by it."""
         q = self.q
         classes = {
             c.name
@@ -157,49 +162,82 @@ class Rows:
             for c in q.program.classes_of(a.value, a.function)
         }
         if classes:
-            return f"a {' or '.join(sorted(classes))}, with every required field of it"
+            return f"a {' or '.join(sorted(classes))}, with every required field of it", "object"
         values = [a for a in uses.writes if a.kind != "default" and a.value is not None and q.on.worker.runs(a)]
         return (
             f"what {names([values[0].function])} sets: {shown(values[0].value)}, for one token" if values else "a value"
-        )
+        ), "value"
 
     # --- what is left on batch and requests ---
 
     def _left(self) -> None:
-        q, answers = self.q, self.scene.answers
+        q, answers, kept = self.q, self.scene.answers, self._kept()
         for skipped in answers.skipped:
             for access in skipped.unwritten:
                 uses = q.flow.fields[access.cls, access.field]
-                if uses.role not in ("scheduler_batch", "request"):
+                if uses.role not in ("scheduler_batch", "request") or _counts_alike(access, kept.get(uses.name, ())):
                     continue
                 readers = [a for a in uses.reads if q.attached.runs(a)]
                 if readers:
                     self._add(
                         uses, REQUIRED, f"as a plain step: {_done(access)}",
                         f"an off step does not come to {names([access.function])} line {access.line}",
-                        [write(access)], [read(a) for a in readers],
+                        [write(access)], [read(a) for a in readers], supply=self._as_plain(access),
                     )  # fmt: skip
         for split in answers.split:
             if split.uses.role in ("scheduler_batch", "request"):
                 first = split.plain[0]
+                if _counts_alike(first, kept.get(split.uses.name, ())):
+                    continue
                 self._add(
                     split.uses, REQUIRED, f"as a plain step: {_done(first)}", "each regime keeps it up on its own",
                     [write(a) for a in (*split.plain, *split.on)], [read(a) for a in split.reads],
+                    supply=self._as_plain(first),
                 )  # fmt: skip
-        kept: dict[str, list[Access]] = defaultdict(list)
-        for found in answers.detached:
-            for callee in found.callees:
-                for access in q.flow.by_function.get(callee, []):
-                    if access.is_write and access.cls.name and q.attached.completes(access):
-                        kept[f"{access.cls.name}.{access.field}"].append(access)
         for accesses in kept.values():
             uses = q.flow.fields[accesses[0].cls, accesses[0].field]
             if uses.role in ("scheduler_batch", "request"):
                 self._add(
                     uses, UNTOUCHED, f"leave alone: {said((a.function for a in accesses), 'sets')} it beforehand",
                     "the path's own writer runs in an off step, too", [write(a) for a in accesses],
-                    [read(a) for a in uses.reads if q.attached.runs(a)],
+                    [read(a) for a in uses.reads if q.attached.runs(a)], supply="leave",
                 )  # fmt: skip
+
+    def _kept(self) -> dict[str, list[Access]]:
+        """What the path's own writers do in an off step, too, by field."""
+        q = self.q
+        kept: dict[str, list[Access]] = defaultdict(list)
+        for found in self.scene.answers.detached:
+            for callee in found.callees:
+                for access in q.flow.by_function.get(callee, []):
+                    if access.is_write and access.cls.name and q.attached.completes(access):
+                        kept[q.flow.fields[access.cls, access.field].name].append(access)
+        return kept
+
+    def _as_plain(self, access: Access) -> str:
+        """How an off step comes by what a plain step writes."""
+        q, value = self.q, access.value
+        if value is not None:
+            called = {c for part in s.descend(value) if isinstance(part, s.Call)
+                      for c, _ in q.steps.sites.called(part, access.function)}  # fmt: skip
+            if self.scene.allocates(called):
+                return "slots"
+        if self._from_tokens(access):
+            return "newest"
+        counts = access.kind == "augment" or (access.kind == "in-place" and isinstance(value, s.Const))
+        return "advance" if counts or _adds_to_itself(value, access.field) else "plain"
+
+    def _from_tokens(self, access: Access) -> bool:
+        """Whether what is written goes back to the tokens of a result, through fields, too."""
+        flow, seen, todo = self.q.flow, set[Access](), [access]
+        tokens = {(u.cls, u.name) for u in self.scene.answers.unset if u.strided}
+        for _ in range(RELAYS):
+            found = [o for a in todo for o in flow.origins(a) if o not in seen]
+            if any((o.cls, o.field) in tokens for o in found):
+                return True
+            seen |= set(found)
+            todo = [w for o in found for w in flow.fields[o.cls, o.field].writes if w.kind != "default"]
+        return False
 
     # --- what the next draft starts from ---
 
@@ -210,17 +248,34 @@ class Rows:
                 continue
             in_step = [a for a in stale.writes if q.order.of(a) < NEVER] or stale.writes
             if any(waits_for(a) for a in stale.uses.reads):
-                value = "an event recorded after the off step's lengths are queued"
-            elif stale.carried and not all(self.scene.verifies(a.function) for a in in_step):
+                value, supply = "an event recorded after the off step's lengths are queued", "event"
+            elif stale.carried and not any(self.scene.verifies(a.function) for a in in_step):
                 value = "what a one-token extend of the draft gives, or placeholders of the same rows"
+                supply = "drafted"
             else:
+                supply = "verified"
                 value = f"what {names([in_step[0].function])} sets, for one token: {shown(in_step[0].value)}"
             only = "only " if stale.alone else ""
             why = f"{only}{said((a.function for a in in_step), 'sets')} it in a decode step"
             self._add(
                 stale.uses, REQUIRED, value, why,
-                [write(a) for a in in_step], [read(a) for a in stale.reads],
+                [write(a) for a in in_step], [read(a) for a in stale.reads], supply=supply,
             )  # fmt: skip
+
+
+def _counts_alike(plain: Access, kept: Iterable[Access]) -> bool:
+    """Whether a path's own writer adds to a field what a plain step adds: an off step that does so counts twice."""
+    return plain.kind == "augment" and any(a.kind == "augment" and shown(a.value) == shown(plain.value) for a in kept)
+
+
+def _adds_to_itself(value: s.Expr | None, field: str) -> bool:
+    """Whether a value is the field with a number added."""
+    return (
+        isinstance(value, s.Bin)
+        and isinstance(value.left, s.Attr)
+        and value.left.attr == field
+        and isinstance(value.right, s.Const)
+    )
 
 
 def _done(access: Access) -> str:

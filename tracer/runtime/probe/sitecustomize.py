@@ -10,12 +10,17 @@ import sys
 
 
 def _start_probe():  # type: () -> None
-    if sys.version_info < (3, 10) or not os.environ.get("SGLTRACE_DIR"):
+    if sys.version_info < (3, 10) or not {"SGLTRACE_DIR", "SGLTRACE_EXPERIMENT"} & set(os.environ):
         return
     try:
-        from sgltrace_probe import arm  # type: ignore[import-not-found]
+        if os.environ.get("SGLTRACE_DIR"):
+            from sgltrace_probe import arm  # type: ignore[import-not-found]
 
-        arm.start("sitecustomize")
+            arm.start("sitecustomize")
+        if os.environ.get("SGLTRACE_EXPERIMENT"):
+            from sgltrace_probe import experiment
+
+            experiment.start()
     except Exception:  # the server goes on without the probe; the launcher sees that this process did not attach
         pass
 
