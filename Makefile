@@ -6,6 +6,7 @@ SRC ?= sglang==0.5.9
 WORKSPACE ?= .sgltrace
 RUNS ?= 0512_base 0512_eagle3_v1 0512_eagle3_v2 0512_standalone_v2 0514_base 0514_eagle3_v2 0514_eagle3_v2_off4 \
   eagle3_v2_tp2
+EXPERIMENTS ?= eagle3_v2_b_0.5.12.post1
 PYTEST ?=
 WORKERS ?= auto
 BIN := .venv/bin
@@ -16,7 +17,8 @@ BIN := .venv/bin
 # Another release, the one that was recorded: make report SRC=sglang==0.5.12.post1
 report: .venv/installed
 	$(BIN)/sgltrace index "$(SRC)" -o "$(WORKSPACE)" --no-report
-	$(BIN)/sgltrace report -w "$(WORKSPACE)" $(addprefix --run fixtures/traces/,$(RUNS))
+	$(BIN)/sgltrace report -w "$(WORKSPACE)" $(addprefix --run fixtures/traces/,$(RUNS)) \
+	  $(patsubst %,--experiment fixtures/whatif/%.json,$(EXPERIMENTS))
 
 # Run the tests, a file at a time on each core: many of them wait for processes. Some of them: make test
 # PYTEST='-k sources'; in one process, as a debugger wants it: make test WORKERS=0

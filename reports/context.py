@@ -36,6 +36,7 @@ class Context:
         self.reader = SourceReader(source)
         self.editor = EditorLinks(options.editor, options.source_path)
         self.runs: list[Run] = sorted(options.runs, key=lambda run: run.name)
+        self.experiments = options.experiments
         self.paths: list[str] = [path for path in PATHS if index.entry_points.get(path)]
         self.shown = sorted(self._with_page(every=not options.single_file), key=lambda function: function.id)
         self.drawn = self._drawn(every=not options.single_file)

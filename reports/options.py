@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sgltrace.insight.observed import Run
+from sgltrace.whatif.model import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class ReportOptions:
     single_file: bool = False
     jobs: int | None = None
     runs: list[Run] = field(default_factory=list)
+    experiments: list[Experiment] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

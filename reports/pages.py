@@ -19,6 +19,7 @@ from sgltrace.reports.views.chain import chain
 from sgltrace.reports.views.common import ordered
 from sgltrace.reports.views.compare import compare
 from sgltrace.reports.views.compared import compared
+from sgltrace.reports.views.experiments import experiments
 from sgltrace.reports.views.fields import FieldPages, field_addresses, field_files, field_lines
 from sgltrace.reports.views.functions import ModuleLine
 from sgltrace.reports.views.glossary import glossary
@@ -87,7 +88,14 @@ def _groups(context: Context) -> list[tuple[str, list[tuple[str, str, str]]]]:
             ],
         ),
         ("Code", [("graph", "graph.html", "Call graph"), ("functions", "functions.html", "Functions")]),
-        ("Evidence", [("runs", "runs.html", "Runs"), ("unknowns", "unknowns.html", "Unknowns")]),
+        (
+            "Evidence",
+            [
+                ("runs", "runs.html", "Runs"),
+                ("whatif", "whatif.html", "What if"),
+                ("unknowns", "unknowns.html", "Unknowns"),
+            ],
+        ),
         ("Help", [("glossary", "glossary.html", "Glossary")]),
     ]
 
@@ -136,6 +144,7 @@ def _lists(context: Context, site: Site) -> None:
     site.page("matrix.html", "matrix.html", page="matrix", view=matrix(context))
     if len(context.paths) > 1:
         site.page("compare.html", "compare.html", page="compare", view=compare(context))
+    site.page("whatif.html", "whatif.html", page="whatif", views=experiments(context))
     rows = contract(context)
     site.page(
         "contract.html",

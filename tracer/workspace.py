@@ -45,6 +45,7 @@ class Workspace:
         self.report_folder = folder / "report"
         self._stamp_file = folder / "stamp.json"
         self._runs_file = folder / "runs.json"
+        self._experiments_file = folder / "experiments.json"
 
     @classmethod
     def to_write(cls, folder: Path) -> Workspace:
@@ -104,6 +105,24 @@ class Workspace:
             known = [str(path) for path in self.runs()]
             if place not in known:
                 write_atomically(self._runs_file, msgspec.json.encode([*known, place]) + b"\n")
+
+    def experiments(self) -> list[Path]:
+        """The kept experiments of `sgltrace whatif` that belong to the workspace."""
+        try:
+            return [Path(path) for path in msgspec.json.decode(self._experiments_file.read_bytes(), type=list[str])]
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            again = "remove it, and name experiments again"
+            raise InputError(f"{self._experiments_file} is damaged ({error}); {again}") from error
+
+    def add_experiment(self, kept: Path) -> None:
+        """Remember an experiment. Nothing of it is copied."""
+        place = str(kept.absolute())
+        with locked(self.folder / ".runs.lock"):
+            known = [str(path) for path in self.experiments()]
+            if place not in known:
+                write_atomically(self._experiments_file, msgspec.json.encode([*known, place]) + b"\n")
 
     def load_index(self) -> Index:
         """Read ``index.json``. Raises InputError where it is damaged or another version's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from sgltrace.model import DESIGNS, PATHS, CouplingPoint, Function, Index, Place
 from sgltrace.reports.severities import severity, worst
 from sgltrace.reports.text import spelled, visible
 from sgltrace.reports.views.questions import QUESTIONS
+from sgltrace.whatif.model import Experiment
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {"hard": "error", "soft": "warning", "none": "note"}
@@ -27,9 +29,12 @@ LEVELS_TEXT = (
 _VERSION = re.compile(r"\d+(\.\d+)+")
 
 
-def sarif(index: Index) -> bytes:
-    """The coupling points of an index. Files are relative to ``SRCROOT``: in a checkout, the repository's root."""
-    functions = {function.id: function for function in index.functions}
+def sarif(index: Index, experiments: Sequence[Experiment] = ()) -> bytes:
+    """The coupling points of an index, with what experiments say of them.
+
+    Files are relative to ``SRCROOT``: in a checkout, the repository's root.
+    """
+    places = _Places({function.id: function for function in index.functions}, index.source.below)
     kinds = sorted({point.kind for point in index.coupling_points})
     version = _VERSION.search(index.tool)
     run = {
@@ -43,7 +48,7 @@ def sarif(index: Index) -> bytes:
         },
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": visible(index.source.root)}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(point, _Places(functions, index.source.below), kinds) for point in index.coupling_points],
+        "results": [_result(point, places, kinds, experiments) for point in index.coupling_points],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return (json.dumps(log, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -65,7 +70,9 @@ def _rule(kind: str) -> dict[str, Any]:
     }
 
 
-def _result(point: CouplingPoint, places: _Places, kinds: list[str]) -> dict[str, Any]:
+def _result(
+    point: CouplingPoint, places: _Places, kinds: list[str], experiments: Sequence[Experiment]
+) -> dict[str, Any]:
     relies = places.locations(point.consumers, "relies on it")
     fixes = places.locations(point.producers, "fixes it")
     found = relies + fixes
@@ -88,12 +95,24 @@ def _result(point: CouplingPoint, places: _Places, kinds: list[str]) -> dict[str
             "refactor": visible(point.refactor),
         },
     }
+    told = [entry for found in experiments if (entry := _told(found, point.id)) is not None]
+    if told:
+        result["properties"]["experiments"] = told
     if fixes and relies:
         result["codeFlows"] = [_flow([*fixes, *relies])]
     if worst_of_all == "none":
         result["kind"] = "informational"
         result["level"] = "none"
     return result
+
+
+def _told(found: Experiment, point: str) -> dict[str, Any] | None:
+    """What an experiment says of a point."""
+    rows = [v for v in found.verdicts if v.point == point]
+    if not rows:
+        return None
+    outcomes = [{"without": v.bridge, "outcome": v.outcome, "detail": visible(v.detail)} for v in rows]
+    return {"path": found.path, "design": found.design, "standing": rows[0].standing, "outcomes": outcomes}
 
 
 def _flow(locations: list[dict[str, Any]]) -> dict[str, Any]:

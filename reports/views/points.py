@@ -25,6 +25,7 @@ from sgltrace.reports.views.common import (
     point_row,
 )
 from sgltrace.reports.views.crossing import Crossing, crossing
+from sgltrace.reports.views.experiments import Forced, forced
 from sgltrace.reports.views.functions import Step, Way
 from sgltrace.reports.views.seen import SeenTable, seen_table
 
@@ -81,6 +82,8 @@ class PointPage:
     fields: list[tuple[str, Markup | None]]
     evidence: list[tuple[str, Markup, str, SeenTable, dict[str, str]]]
     """Run, its page, verdict, what was seen, and what the run was of."""
+    forced: list[Forced]
+    """What experiments say of it."""
     related: list[PointRow]
     before: PointRow | None
     after: PointRow | None
@@ -127,6 +130,7 @@ def point_pages(
                 for said in run.points
                 if said.point == point.id
             ],
+            forced=forced(context, point.id),
             related=[point_row(context, points[at[name]]) for name in point.related if name in at],
             before=point_row(context, before[0]) if before else None,
             after=point_row(context, after[0]) if after else None,

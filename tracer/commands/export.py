@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sgltrace.commands.query import WorkspaceOption
-from sgltrace.commands.runs import joined_runs
+from sgltrace.commands.runs import joined_runs, kept_experiments
 from sgltrace.errors import InputError, UsageError
 from sgltrace.workspace import DEFAULT, Workspace
 
@@ -58,7 +58,7 @@ def export(
 
     found = Workspace.open(workspace)
     index = found.load_index()
-    data = exported(form, index, joined_runs(found, index))
+    data = exported(form, index, joined_runs(found, index), kept_experiments(found, index))
     if output is None:
         sys.stdout.buffer.write(data)
         return

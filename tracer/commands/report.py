@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgltrace.commands.runs import check_trace, joined_runs
+from sgltrace.commands.runs import check_experiment, check_trace, joined_runs, kept_experiments
 from sgltrace.errors import InputError, UsageError
 from sgltrace.files import naming, user_cache_dir
 from sgltrace.progress import Progress, progress_for_user
@@ -19,6 +19,7 @@ from sgltrace.workspace import DEFAULT, Workspace
 if TYPE_CHECKING:
     from sgltrace.insight.observed import Run
     from sgltrace.model import Index
+    from sgltrace.whatif.model import Experiment
 
 EDITOR = "vscode"
 NO_EDITOR = "none"
@@ -42,6 +43,10 @@ def report(
     run: Annotated[
         list[Path] | None, typer.Option("--run", metavar="DIR", help="Also show this trace of `sgltrace run`.")
     ] = None,
+    experiment: Annotated[
+        list[Path] | None,
+        typer.Option("--experiment", metavar="FILE", help="Also show this experiment of `sgltrace whatif`."),
+    ] = None,
     single_file: Annotated[bool, typer.Option("--single-file", help="Write the report as one HTML file.")] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     serve: Annotated[
@@ -60,6 +65,9 @@ def report(
     for trace in run or []:
         check_trace(trace)
         found.add_run(trace)
+    for kept in experiment or []:
+        check_experiment(kept)
+        found.add_experiment(kept)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} exists and is not an empty folder; give --output a folder of its own")
     _write(found, output, editor, single_file)
@@ -88,7 +96,8 @@ def _write(found: Workspace, output: Path | None, editor: str, single_file: bool
             stamp.report_key = editor
             found.write_stamp(stamp)
         else:
-            _render(made, tree, output, editor, joined_runs(found, made), single_file)
+            evidence = joined_runs(found, made), kept_experiments(found, made)
+            _render(made, tree, output, editor, evidence, single_file)
 
 
 def _serve(found: Workspace, editor: str, port: int, open_it: bool) -> None:
@@ -122,20 +131,33 @@ def write_report(made: Index, tree: SourceTree | None, workspace: Workspace, edi
     """Write the report beside the one that is there, and replace that when all is done."""
     folder = Path(tempfile.mkdtemp(prefix=".report-", dir=workspace.folder))
     try:
-        _render(made, tree, folder / "report", editor, joined_runs(workspace, made))
+        evidence = joined_runs(workspace, made), kept_experiments(workspace, made)
+        _render(made, tree, folder / "report", editor, evidence)
         workspace.replace_report(folder / "report")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _render(
-    made: Index, tree: SourceTree | None, folder: Path, editor: str, runs: list[Run], single_file: bool = False
+    made: Index,
+    tree: SourceTree | None,
+    folder: Path,
+    editor: str,
+    evidence: tuple[list[Run], list[Experiment]],
+    single_file: bool = False,
 ) -> None:
     from sgltrace.reports import ReportOptions, render
 
     place = tree.root_on_disk if tree else None
     linked = editor != NO_EDITOR and (place is not None or "{file}" in editor)
-    options = ReportOptions(editor=editor if linked else None, source_path=place, single_file=single_file, runs=runs)
+    runs, experiments = evidence
+    options = ReportOptions(
+        editor=editor if linked else None,
+        source_path=place,
+        single_file=single_file,
+        runs=runs,
+        experiments=experiments,
+    )
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         render(made, _Texts(tree), folder, options)

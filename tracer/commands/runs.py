@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sgltrace.insight.observed import Run
     from sgltrace.model import Index
     from sgltrace.runtime import Session
+    from sgltrace.whatif.model import Experiment
 
 
 def joined_runs(workspace: Workspace, index: Index | None = None) -> list[Run]:
@@ -33,6 +34,34 @@ def joined_runs(workspace: Workspace, index: Index | None = None) -> list[Run]:
         except InputError as error:
             typer.echo(f"sgltrace: a run is left out: {error}", err=True)
     return runs
+
+
+def kept_experiments(workspace: Workspace, index: Index) -> list[Experiment]:
+    """The workspace's experiments of its release. One of another release, or that cannot be read, is told."""
+    if not workspace.experiments():
+        return []
+    from sgltrace.whatif.model import read
+
+    out = []
+    for file in workspace.experiments():
+        try:
+            found = read(file)
+        except InputError as error:
+            typer.echo(f"sgltrace: an experiment is left out: {error}", err=True)
+            continue
+        if found.release == index.source.version:
+            out.append(found)
+        else:
+            why = f"it is of {found.release}, and the index of {index.source.version}"
+            typer.echo(f"sgltrace: {file} is left out: {why}", err=True)
+    return out
+
+
+def check_experiment(file: Path) -> None:
+    """Raise InputError for what is no kept experiment."""
+    from sgltrace.whatif.model import read
+
+    read(file)
 
 
 def check_trace(folder: Path) -> None:
