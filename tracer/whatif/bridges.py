@@ -216,7 +216,8 @@ class _Builder:
         """The target's graphs are kept out where a point says that they do not fit."""
         held = {w[-1] for w in self.learned.get("graphs", ())}
         owners = set(self.learned.get("graph classes") or self._names(self.made.parts.graph_runners))
-        points = [p for p in self.blocking if any(f.rpartition(".")[0] in owners for f in p.fields)]
+        graphs = [p for p in self.blocking if p.kind == "cuda_graph"]
+        points = [p for p in graphs if any(f.rpartition(".")[0] in owners for f in p.fields)]
         if not points:
             return
         if not held:

@@ -67,6 +67,8 @@ class Lab:
         for folder in sorted(options.folder.iterdir()):
             self._number = max(self._number, int(folder.name.partition("-")[0]))
             self._take(folder)
+        self.earlier = frozenset(self.outcomes)
+        """Cases of an earlier sitting."""
 
     @property
     def left(self) -> float:

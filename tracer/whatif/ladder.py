@@ -48,7 +48,7 @@ class Ladder:
                 self.over = self.clean = True
                 return
             rest = [x for x in lab.program.bridges if x not in self.held]
-            chosen = lab.places.blame(strike, rest)
+            chosen = self._climbed(rest) or lab.places.blame(strike, rest)
             point = lab.places.point(strike, chosen) if chosen is not None else None
             shown = lab.places.strike(strike, point, chosen.id if chosen else None)
             said = strike.message.strip().splitlines()[0][:100] if strike.message.strip() else ""
@@ -61,6 +61,11 @@ class Ladder:
             self._before = strike
             self.added.append((chosen.id, len(self.rungs) - 1))
             self.held = [x for x in lab.program.bridges if x in self.held or x is chosen]
+
+    def _climbed(self, rest: Sequence[Bridge]) -> Bridge | None:
+        """The bridge that an earlier sitting added here, whatever points say by now: no rung is climbed twice."""
+        found = [x for x in rest if self.case([*self.held, x]) in self.lab.earlier]
+        return found[0] if len(found) == 1 else None
 
     def next(self) -> list[Case]:
         """What to run now: the rung that is missing, and those that come next if each strike asks for what its function
