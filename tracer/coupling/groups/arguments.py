@@ -10,7 +10,6 @@ from sgltrace.coupling.groups.scene import Scene, names, said, shown, slug
 from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.marks import ALGORITHM, WIDTH, Bind, Mark
 from sgltrace.index.facts import syntax as s
-from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
 
 
@@ -160,20 +159,8 @@ def _switched(scene: Scene) -> Iterator[Draft]:
 
 def _copies(scene: Scene, name_: str) -> Iterator[tuple[FunctionInfo, int]]:
     """Who keeps an argument in a field of an object."""
-    for access in _held(scene, name_):
+    for access in scene.held.get(name_, ()):
         yield access.function, access.line
-
-
-def _held(scene: Scene, name_: str) -> list[Access]:
-    q = scene.questions
-    return [
-        a
-        for uses in q.flow
-        if uses.role not in ("server_args", "")
-        for a in uses.writes
-        if a.value is not None and any(isinstance(p, s.Attr) and p.attr == name_ for p in s.descend(a.value))
-        if any(scene.is_arguments(x.cls) for p in s.descend(a.value) for x in q.flow.at(p))
-    ]
 
 
 def _readers(scene: Scene, name_: str) -> Iterator[Spot]:
@@ -183,7 +170,7 @@ def _readers(scene: Scene, name_: str) -> Iterator[Spot]:
         for access in uses.reads:
             if access.function in steps:
                 yield Spot(access.function, access.line, f"reads {name_}")
-    for held in _held(scene, name_):
+    for held in scene.held.get(name_, ()):
         for access in q.flow.fields[held.cls, held.field].reads:
             if access.function in steps:
                 yield Spot(access.function, access.line, f"reads {held.field}, which is {name_}")
@@ -233,7 +220,12 @@ def _changed(scene: Scene) -> Iterator[Draft]:
 
 
 def _sets_by_name(function: FunctionInfo) -> bool:
-    return any(
-        isinstance(node, s.Call) and isinstance(node.func, s.Name) and node.func.id == "setattr"
-        for node in expressions_in(function.body)
+    node = function.node
+    return (
+        isinstance(node, s.Func)
+        and b"setattr" in bytes(node.body)
+        and any(
+            isinstance(part, s.Call) and isinstance(part.func, s.Name) and part.func.id == "setattr"
+            for part in expressions_in(function.body)
+        )
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, names, said, slug, write
-from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.questions import is_kept, is_reset
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
@@ -84,7 +83,7 @@ def _askers(scene: Scene, enum: ClassInfo, fields: set[str]) -> list[tuple[Funct
     for function in sorted({*q.on.worker.readings, *q.on.scheduler.readings, *scene.shared}, key=lambda f: f.id):
         if function in q.parts.own:
             continue
-        for node in expressions_in(function.body):
+        for node in scene.expressions(function):
             if isinstance(node, s.Attr) and (
                 (node.attr in methods and isinstance(node.value, s.Attr) and node.value.attr in fields)
                 or (isinstance(node.value, s.Name) and node.value.id == enum.name)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, names, said, shown, slug
-from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.domain import member
 from sgltrace.coupling.offstep.lookup import Lookup
 from sgltrace.coupling.offstep.marks import STAGE, WIDTH, Mark
@@ -42,7 +41,7 @@ def _exchanges(scene: Scene) -> list[tuple[FunctionInfo, int]]:
             or function in scene.questions.on.scheduler
             or scene.subject(function) == "dp_attention"
         ):
-            for node in expressions_in(function.body):
+            for node in scene.expressions(function):
                 if isinstance(node, s.Call):
                     called = node.func.attr if isinstance(node.func, s.Attr) else getattr(node.func, "id", "")
                     if called in COLLECTIVES or called.startswith("broadcast_"):
@@ -147,7 +146,7 @@ def _idle(scene: Scene) -> Iterator[Draft]:
         (f, s.line_of(node))
         for f in sorted(q.on.worker.readings, key=lambda f: f.id)
         if f in q.parts.own or f is q.parts.entries[scene.path]
-        for node in expressions_in(f.body)
+        for node in scene.expressions(f)
         if isinstance(node, s.Attr) and node.attr in asked
     ]
     makers = [
@@ -229,7 +228,7 @@ def _next(scene: Scene, loop: FunctionInfo) -> list[tuple[FunctionInfo, s.Call]]
     batch = q.parts.scheduler_batch
     return [
         (callee, node)
-        for node in expressions_in(loop.body)
+        for node in scene.expressions(loop)
         if isinstance(node, s.Call)
         for callee, _ in q.steps.sites.called(node, loop)
         if batch is not None and batch in {getattr(v, "cls", None) for v in callee.result.values}

@@ -246,6 +246,19 @@ class Scene:
         q = self.questions
         return next((u.cls.name for u in q.flow.of_role("server_args")), "")
 
+    @cached_property
+    def held(self) -> dict[str, list[Access]]:
+        """By the name of an argument: the fields of other objects that are given it."""
+        q = self.questions
+        out: dict[str, list[Access]] = defaultdict(list)
+        for uses in q.flow:
+            for access in uses.writes if uses.role not in ("server_args", "") else ():
+                for part in s.descend(access.value) if access.value is not None else ():
+                    if isinstance(part, s.Attr):
+                        for name_ in {x.field for x in q.flow.at(part) if self.is_arguments(x.cls)}:
+                            out[name_].append(access)
+        return out
+
     def is_verify_root(self, function: FunctionInfo) -> bool:
         """Whether a function of the speculative worker runs the target model."""
         return function in self._verify_roots
