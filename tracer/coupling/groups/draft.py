@@ -123,6 +123,8 @@ def merged(drafts: list[Draft]) -> list[Draft]:
         if known is None:
             out[draft.kind, draft.slug] = draft
             continue
+        if _worst(draft) > _worst(known):
+            known.title = draft.title
         known.producers = interleaved(known.producers, draft.producers)
         known.consumers = interleaved(known.consumers, draft.consumers)
         known.verdicts |= draft.verdicts
@@ -131,6 +133,10 @@ def merged(drafts: list[Draft]) -> list[Draft]:
         known.refactor = _told(known.refactor, draft.refactor)
         known.weight = max(known.weight, draft.weight)
     return list(out.values())
+
+
+def _worst(draft: Draft) -> int:
+    return max((ORDER[level] for level, _ in draft.verdicts.values()), default=0)
 
 
 def _told(first: list[str], second: list[str]) -> list[str]:

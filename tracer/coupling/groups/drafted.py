@@ -8,6 +8,7 @@ from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interl
 from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
 from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.coupling.offstep.marks import TEST, VALUE, WIDTH, Mark
+from sgltrace.coupling.offstep.questions import Questions
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -164,7 +165,10 @@ def _extend(scene: Scene) -> Iterator[Draft]:
 def _adds(mark: Mark) -> bool:
     """Whether a width is added to something, or is a stride: not a product that makes a size."""
     return mark.use == VALUE and any(
-        isinstance(part, s.Bin) and part.op == "+" and mark.node in (part.left, part.right)
+        isinstance(part, s.Bin)
+        and part.op == "+"
+        and mark.node in (part.left, part.right)
+        and not isinstance(part.right, s.Const)
         for part in s.descend(mark.whole)
     )
 
@@ -193,7 +197,7 @@ def _kv(scene: Scene) -> Iterator[Draft]:
         if c.owner is not None and q.flow.role(c.owner) == "model_runner"
     }
     mine = _own(scene)
-    passes = [f for f in mine if any(c in runs for c, _, _ in q.steps.sites.out.get(f, ()))]
+    passes = [f for f in mine if any(c in runs or _is_model(q, c) for c, _, _ in q.steps.sites.out.get(f, ()))]
     after = [f for f in _extends(scene) if f in passes]
     before = [f for f in passes if f not in after and not scene.verifies(f)]
     loops = [f for f in mine if scene.subject(f) == "attn_metadata" and f.owner in scene.of_the_draft]
@@ -250,6 +254,11 @@ def _kv(scene: Scene) -> Iterator[Draft]:
             why=[f"{said(caches, 'keeps')} the slots of finished requests, whichever step filled them."],
             **base,  # type: ignore[arg-type]
         )
+
+
+def _is_model(q: Questions, function: FunctionInfo) -> bool:
+    """Whether a function is a model's forward pass."""
+    return function.name == "forward" and function.owner is not None and function not in q.parts.own
 
 
 def _makers(scene: Scene, runs: set[FunctionInfo]) -> set[FunctionInfo]:

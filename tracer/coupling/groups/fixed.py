@@ -77,7 +77,13 @@ def _uses(scene: Scene, found: Fixed) -> Fixed:
     for mark in scene.by_origin(found.key):
         if not drafts and mark.function.owner in scene.of_the_draft:
             continue
-        if mark.use == SIZE and not drafts and marks.alive(q.detached.worker, mark) and not _for_the_draft(scene, mark):
+        if (
+            mark.use == SIZE
+            and not drafts
+            and not _counts_steps(scene, mark)
+            and marks.alive(q.detached.worker, mark)
+            and not _for_the_draft(scene, mark)
+        ):
             found.sized.append(mark)
             found.in_verify |= marks.alive(q.on.worker, mark)
             seen.add((mark.function, mark.line))
@@ -121,6 +127,12 @@ def _captures(scene: Scene, members: list[Fixed]) -> list[Spot]:
     owners = {m.key[0] for m in members}
     found += [m for f in capture if f.owner in owners for m in scene.marks.of(f) if m.source == WIDTH]
     return [Spot(m.function, m.line, f"is captured with {shown(m.node)}") for m in found]
+
+
+def _counts_steps(scene: Scene, mark: Mark) -> bool:
+    """Whether an attention backend loops over a width: one that lays out each step of the draft."""
+    name_ = getattr(getattr(mark.whole, "func", None), "id", "")
+    return name_ == "range" and scene.subject(mark.function) == "attn_metadata"
 
 
 def _for_the_draft(scene: Scene, mark: Mark) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, names, said, slug
 from sgltrace.index.fields import Access
+from sgltrace.index.resolution.entities import FunctionInfo
 
 ROLE = "sampling_info"
 
@@ -56,12 +57,17 @@ def points(scene: Scene) -> Iterator[Draft]:
 def _reads(scene: Scene, only_plain: bool) -> list[Access]:
     """The reads of sampling parameters by the sampler of an off step, and by speculation's own code."""
     q = scene.questions
+    called: set[FunctionInfo] = set()
+    if not only_plain:
+        level = {f for f in q.on.worker.readings if f in q.parts.own}
+        for _ in range(2):
+            level = {c for f in level for c, _, _ in q.steps.sites.out.get(f, ()) if scene.subject(c) == "sampling"}
+            called |= level
     found = []
     for uses in q.flow.of_role(ROLE):
         for access in uses.reads:
-            own = access.function in q.parts.own
-            if (only_plain and not own and q.attached.worker.runs(access) and not q.on.runs(access)) or (
-                not only_plain and own and q.on.worker.runs(access)
-            ):
+            own = access.function in q.parts.own or access.function in called
+            sampler = scene.subject(access.function) == "sampling" and q.attached.worker.runs(access)
+            if (sampler and not own) if only_plain else (own and q.on.worker.runs(access)):
                 found.append(access)
     return found

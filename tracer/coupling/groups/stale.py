@@ -51,6 +51,8 @@ def _point(scene: Scene, kind: str, cls: str, verified: bool, members: list[Stal
     for_c = (
         (NONE, "verify itself sets it")
         if verified or not carried
+        else (SOFT, f"where the release's own step without drafts skips the draft's extend, {reason}")
+        if scene.own_off
         else (HARD, f"as long as the draft's extend is skipped, {reason}")
     )
     if primed:

@@ -364,6 +364,8 @@ class Questions:
                     split.append(Split(self.path, uses, plain, only_on, [a for a in off if a in on], reads))
             elif only_on and not plain and not self._refreshed(off):
                 reads = self._exposed(uses, only_on)
+                if not is_state and uses.role in OTHERS:
+                    reads = [a for a in reads if self.attached.runs(a) or a.function in self.parts.own]
                 if reads:
                     asserted = [a for a in reads if _in_assert(a)]
                     alone = all(a in only_on or is_kept(a) for a in on)
