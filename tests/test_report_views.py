@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from sample_index import sample_index, sample_runs
 
+from sgltrace.insight.answer import answers
 from sgltrace.insight.observed import Observed, Shape
-from sgltrace.model import CallEdge, CallSite, Function, Guard, Index
+from sgltrace.model import CallEdge, CallSite, Function, Guard, Index, OffStep, Place
 from sgltrace.reports import ReportOptions
 from sgltrace.reports.context import Context
 from sgltrace.reports.views.chain import Call, Group, chain
@@ -18,6 +19,7 @@ from sgltrace.reports.views.questions import QUESTIONS, questions
 from sgltrace.reports.views.runs import run_pages
 from sgltrace.reports.views.seen import COLUMNS, seen_table
 from sgltrace.reports.views.unknowns import reason_without_names
+from sgltrace.reports.views.verdict import verdict
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +161,32 @@ def test_reasons_are_counted_together_whatever_they_name():
 
     assert reason("a.is_done", "nothing is known of a") == reason("b.x()", "nothing is known of b.x()")
     assert reason("a.is_done", "nothing is known of a") == "nothing is known of ‹name›"
+
+
+def test_the_verdict_names_the_switch_and_the_gates_of_a_releases_own_off_step():
+    index = sample_index()
+    entry = index.entry_points["v2"]
+    gate = Place(
+        function="sglang.srt.managers.scheduler:Scheduler.run_batch",
+        line=3,
+        what="refused where cfg.topk != 1: only topk=1",
+        file="",
+    )
+    index.off_steps[:] = [
+        OffStep(path="v2", function=entry, line=9, what="runs without draft steps where self.steps == 0", gates=[gate])
+    ]
+    asks = Guard(text="cfg.some_mode", holds=True, line=7, kind="if")
+    index.calls.append(
+        CallEdge(
+            caller="sglang.srt.managers.scheduler:Scheduler.event_loop_overlap",
+            callee=gate.function,
+            kind="direct",
+            confidence=1.0,
+            sites=[CallSite(line=8, guards=[asks])],
+        )
+    )
+    found = verdict(Context(index, None, ReportOptions()), answers(index))
+    (own,) = found.own
+    assert (found.word, found.tone, own.condition) == ("Yes, under conditions", "yes", "self.steps == 0")
+    assert [(g.condition, g.reason) for g in own.gates] == [("cfg.topk != 1", "only topk=1")]
+    assert own.switch is not None and (own.switch.option, own.switch.place.line) == ("--some-mode", 7)

@@ -18,6 +18,10 @@ QUESTIONS = (
     ("Which CUDA graphs would have to be captured in addition?", ("cuda_graph",)),
     ("What does the draft lose over off steps?", ("draft_state", "draft_kv", "hidden_capture")),
     ("What do lengths and the next input token mean?", ("seq_lens_semantics", "input_ids")),
+    (
+        "What does a plain step prepare and keep up that an off step does not?",
+        ("step_preparation", "step_state", "request_state"),
+    ),
     ("How do requests come and go, and batches mix?", ("batch_filter_merge", "prefix_cache", "disaggregation")),
     ("What does overlap scheduling add?", ("future_map", "stream_order", "scheduler_flags")),
     ("What do attention and models take for granted?", ("attn_metadata", "forward_mode", "mamba_state")),
