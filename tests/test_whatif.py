@@ -130,3 +130,10 @@ def test_design_a_cannot_be_forced_and_says_why(tmp_path: Path):
     done = whatif("--design", "A", "-o", str(tmp_path / "out"), cwd=tmp_path)
     assert done.returncode == 3
     assert "design A" in done.stderr
+
+
+def test_v1_is_refused_with_what_is_lacking(tmp_path: Path):
+    pytest.importorskip("torch")
+    done = whatif("--path", "v1", "-o", str(tmp_path / "out"), cwd=tmp_path, load=["--path", "v1", *LOAD])
+    assert done.returncode == 3
+    assert "the contract names no field of the result" in done.stderr

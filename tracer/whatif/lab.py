@@ -40,6 +40,16 @@ class Options(msgspec.Struct, kw_only=True):
     """How often the command makes its requests where the environment asks for it."""
 
 
+NEEDED = {
+    "target": "no other worker was asked for a forward pass",
+    "state": "no batch carried a draft's state",
+    "tokens": "the contract names no field of the result that holds the tokens of a step",
+    "stride": "nothing that the target was given is what the draft's state holds",
+    "lengths": "the target's slots are not those of the request table at the batch's lengths",
+}
+"""What watching has to tell, and what it means where it does not."""
+
+
 class CannotRun(Exception):
     """Why there is no experiment with this server."""
 
@@ -149,10 +159,10 @@ class Lab:
             entry = self.program.parts.entry
             raise CannotRun(f"no step of {entry} was seen: is this a server of path {self.program.path}?")
         self.learned = watched.learned
-        lacking = [fact for fact in ("target", "state", "lengths", "stride", "tokens") if not self.learned.get(fact)]
+        lacking = [why for fact, why in NEEDED.items() if not self.learned.get(fact)]
         if lacking:
-            problems = "; ".join(watched.problems[:2])
-            raise CannotRun(f"watching steps did not tell {', '.join(lacking)}{f' ({problems})' if problems else ''}")
+            told = "; ".join([*lacking, *watched.problems[:2]])
+            raise CannotRun(f"an off step of {self.program.path} cannot be put together: {told}")
         b.build(self.index, self.program, self.learned)
         self.say(f"{len(self.program.bridges)} bridges built, {len(self.program.not_built)} rows without one")
 
