@@ -53,7 +53,7 @@ def _point(scene: Scene, where: str, members: list[Taken]) -> Draft:
         binding_time="per step",
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "verify replaces the draft's state by its own")),
         why=[
-            f"{said((m.function for m in members), 'asks')} for the draft's state, and leaves a plain step's way.",
+            f"{said((m.function for m in members), 'asks')} for the draft's state: an off step goes another way there.",
             f"Components: {', '.join(sorted({component(m.function) for m in members} - {''}))}.",
         ],
         refactor=["Take the draft's state off the batch that the target runs on, and keep it on the scheduler's."],

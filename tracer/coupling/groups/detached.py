@@ -63,7 +63,9 @@ def _point(scene: Scene, found: Detached) -> Draft:
     return Draft(
         kind=_kind(scene, found),
         slug=slug("state", found.attr if "," not in found.attr else first.function.qualname),
-        title=f"Each decode step asks {found.attr} of the batch's draft state",
+        title=f"Each decode step asks {found.attr} of the batch's draft state"
+        if any(x.certain and x.function in scene.questions.detached.scheduler for x in found.strikes)
+        else f"{first.function.name} asks {found.attr} of the batch's draft state",
         producers=[strike(x) for x in found.strikes] + callees,
         consumers=callees
         + [Spot(f, line, what) for f, line, what in _touched(scene, found)]

@@ -80,7 +80,8 @@ def _twice(scene: Scene) -> Iterator[Draft]:
             f"{names(a.function for a in kept)} has moved `{uses.name}` on before an off step: what "
             f"{names(a.function for a in plain)} does would count the token twice"
         )
-        level = (HARD if scene.allocates(a.function for a in reads) else SOFT, reason)
+        counted = [a for a in reads if not isinstance(a.statement, (s.If, s.Assert))]
+        level = (HARD if scene.allocates(a.function for a in counted) else SOFT, reason)
         yield Draft(
             kind="kv_bookkeeping",
             slug=slug("twice", uses.field),
