@@ -126,7 +126,7 @@ def _claims(index: Index, found: m.Experiment, points: list[str]) -> set[str]:
 
 def _accounted(claimed: str, row: m.PointVerdict, claims: set[str]) -> bool:
     """Whether a worse outcome is what another point of the same bridge says: it does not speak against this one."""
-    seen = m.SEVERITY.get(row.outcome)
+    seen = "hard" if row.outcome == m.SHADOWED else m.SEVERITY.get(row.outcome)
     return seen is not None and WORST.index(seen) < WORST.index(claimed) and seen in claims
 
 
