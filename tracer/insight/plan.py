@@ -17,7 +17,7 @@ from sgltrace.insight.answer import severity_of
 from sgltrace.insight.configured import OTHERS, UNKNOWN, Configured
 from sgltrace.insight.plan_facts import Facts
 from sgltrace.insight.plan_graphs import GraphState, graph_states
-from sgltrace.insight.plan_words import FAILURES, TITLES, WHATS, size_of, test_of
+from sgltrace.insight.plan_words import FAILURES, LEFT, NOTHING, TITLES, WHATS, size_of, test_of
 from sgltrace.model import CouplingPoint, Index, Met
 
 DECIDE, STATE, BATCH, RESULT, DRAFT, GRAPHS, REQUESTS = (
@@ -180,10 +180,12 @@ def _item(
     struck = facts.met_by(edit, points) if not condition else []
     failures = {point.id: facts.failure(point) for point in points}
     own = [text for point in (*points, *soft) for text in done.get(point.id, [])]
+    what = _what(facts, edit, design) if not condition else " ".join(dict.fromkeys(p.refactor for p in points))
+    title = LEFT if what == NOTHING else TITLES[edit]
     item = Item(
         id=edit if not condition else f"{edit}-{_slug(condition)}",
-        title=TITLES[edit] if not condition else _of_condition(condition, TITLES[edit]),
-        what=WHATS[edit].format(**facts.words(design)) if not condition else " ".join(p.refactor for p in points),
+        title=title if not condition else _of_condition(condition, title),
+        what=what,
         condition=condition or "always",
         applies=_applies(facts, points, condition),
         points=[point.id for point in points],
@@ -198,6 +200,12 @@ def _item(
     item.size, item.size_why = size_of(item.supply, item.functions, points)
     item.test = test_of(item.failure, struck, edit)
     return item
+
+
+def _what(facts: Facts, edit: str, design: str) -> str:
+    if edit == REQUESTS and not _supply(facts, edit, design):
+        return NOTHING
+    return WHATS[edit].format(**facts.words(design))
 
 
 def _of_condition(condition: str, title: str) -> str:
@@ -220,7 +228,7 @@ def _supply(facts: Facts, edit: str, design: str) -> list[Supply]:
             read_in=[f"{p.function.rpartition(':')[2]}:{p.line}" for p in facts.running(row.readers)[:3]],
         )
         for row in facts.rows(edit)
-        if row.requirement in ("required", "must stay unset")
+        if row.requirement in ("required", "must stay unset") and not (edit == REQUESTS and facts.kept(row))
     ]
 
 

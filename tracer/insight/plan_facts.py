@@ -11,6 +11,7 @@ from typing import Any
 
 from sgltrace.configuration import Configuration
 from sgltrace.configuration.vocabulary import condition_words
+from sgltrace.explain.vocabulary import hints
 from sgltrace.insight.configured import ALWAYS, OTHERS, Configured
 from sgltrace.insight.plan_words import FAILURES, LEAVE
 from sgltrace.insight.reach import Reach
@@ -45,6 +46,8 @@ FAILS = {
 """What a kind of point does where nothing is struck; silent otherwise."""
 CRASH, LATE, SILENT, ACCEPTANCE = "crash at once", "crash a step later", "silent", "acceptance"
 EVERY_STEP = "every step"
+CAPTURED = "graph capture"
+"""What is bound then is answered by other graphs."""
 STRIKES = "raises"
 """How a place begins where something is struck."""
 ON_STAGES = ("draft", "verify", "draft-extend")
@@ -87,7 +90,7 @@ class Facts:
         pattern = next((known for known in table if fnmatchcase(point.condition, known)), None)
         if pattern is not None and table[pattern] == ("True",):
             return True
-        return EDITS.get(point.kind) == "graphs"  # graphs are an edit of their own
+        return self.edit_of(point) == "graphs"  # graphs are an edit of their own
 
     def edit_of(self, point: CouplingPoint) -> str:
         """The edit that answers a point: by whose state it is, else by its kind."""
@@ -95,6 +98,8 @@ class Facts:
         names = {field.rpartition(".")[2] for field in point.fields}
         if names and names <= self.state_names:
             return "batch" if point.kind == "attn_metadata" else "state"
+        if point.binding_time.startswith(CAPTURED):
+            return "graphs"
         kind = EDITS.get(point.kind, "decide")
         if kind in ("graphs", "draft", "state") and not (kind == "state" and set(roles) & STATES):
             return kind
@@ -119,12 +124,13 @@ class Facts:
     def left_alone(self, edit: str) -> list[str]:
         """What an edit must not touch, and why."""
         rows = [row for row in self.rows(edit) if row.requirement in LEAVE]
+        own = [kept for row in self.rows(edit) if edit == "requests" and (kept := self.kept(row))]
         if edit == "state":
             rows = [row for row in self.contract if self._is_state(row) and row.requirement == "required"]
         if edit == "batch":
             rows += [row for row in self.contract if row.requirement == "untouched"]
         found = [f"{row.field}: {row.off_step_value.removeprefix('leave alone: ')}" for row in rows]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys([*own, *found]))
 
     def done_by_path(self, point: CouplingPoint) -> list[str]:
         """For each field that an off step leaves, the code of a step with speculation that keeps it up once the result
@@ -132,24 +138,33 @@ class Facts:
         told = []
         lost = {(place.function, place.line) for place in point.consumers}
         for field in point.fields:
-            uses = [u for u in self.fields.get(field, ()) if u.role in ("request", "scheduler_batch")]
-            if not uses or not any(EVERY_STEP in r.phase for u in uses for r in u.reads):
-                continue
-            writes = [
-                w
-                for u in uses
-                for w in u.writes
-                if w.kind != "default" and self._runs(w.function) and (w.function, w.line) not in lost
-                and self._open(w.function, w.guards)
-            ]  # fmt: skip
-            decides = {place.function for place in point.producers}
-            near = decides | self._processing
-            writes = [w for w in writes if w.function in near and not self._is_on(w.function) and not _is_reset(w)]
-            writes.sort(key=lambda w: w.function not in decides)
-            if writes:
-                at = writes[0]
-                told.append(f"{field}: {self._name(at.function)} line {at.line} does it, as after speculation")
+            kept = self._kept(field, {place.function for place in point.producers}, lost)
+            if kept:
+                told.append(kept)
         return told
+
+    def kept(self, row: ContractField) -> str:
+        """The same of a row; empty where the off step must see to it."""
+        writers = {place.function for place in row.writers}
+        below = {edge.callee for edge in self.index.calls if edge.caller in self._processing}
+        return self._kept(row.field, writers & (self._processing | below), set())
+
+    def _kept(self, field: str, decides: set[str], lost: set[tuple[str, int]]) -> str:
+        uses = [u for u in self.fields.get(field, ()) if u.role in ("request", "scheduler_batch")]
+        if not any(EVERY_STEP in r.phase for u in uses for r in u.reads):
+            return ""
+        near = decides | self._processing
+        writes = [
+            w
+            for u in uses
+            for w in u.writes
+            if w.kind != "default" and w.function in near and (w.function, w.line) not in lost and not _is_reset(w)
+            and self._runs(w.function) and not self._is_on(w.function) and self._open(w.function, w.guards)
+        ]  # fmt: skip
+        writes.sort(key=lambda w: w.function not in decides)
+        if not writes:
+            return ""
+        return f"{field}: {self._name(writes[0].function)} line {writes[0].line} does it, as after speculation"
 
     @cached_property
     def _processing(self) -> set[str]:
@@ -175,7 +190,18 @@ class Facts:
         ]
         shared = {name: truth for name, truth in (speculating[0] if speculating else {}).items()
                   if all(other.get(name) is truth for other in speculating)}  # fmt: skip
-        return Reach(self.index, Configuration(predicates=shared, meanings=self.index.conditions.meanings))
+        overlaps = {worker.overlap for worker in self.index.workers if worker.path == self.path}
+        overlap = overlaps.pop() if len(overlaps) == 1 else None
+        switch = hints().words["overlap"].removeprefix("!")
+        return Reach(
+            self.index,
+            Configuration(
+                predicates=shared,
+                overlap=overlap,
+                values={} if overlap is None else {switch: not overlap},
+                meanings=self.index.conditions.meanings,
+            ),
+        )
 
     def running(self, places: Sequence[Place]) -> list[Place]:
         """The places of the path that run under the configuration."""

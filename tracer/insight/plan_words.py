@@ -33,6 +33,9 @@ WHATS = {
     "graphs": "Capture a second set of graphs for a decode of one token a request, and choose by the step; or run "
     "eagerly.",
 }
+NOTHING = "Write nothing: the path's own code does what is listed, and a second time would be one too many."
+"""Where nothing of an edit is left to do."""
+LEFT = "Leave the requests' own books to the path's code"
 LEAVE = {"untouched": "{field}: {value}", "optional": "{field}: {value}"}
 
 TESTS = {
