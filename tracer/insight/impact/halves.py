@@ -32,8 +32,13 @@ def _levels(point: CouplingPoint) -> dict[tuple[str, str], str]:
 def _new_guards(
     old: CouplingPoint, now: CouplingPoint, before: Side, after: Side, names: Names, edits: Edits
 ) -> dict[str, list[str]]:
-    """Conditions that are new around accesses of a point's fields in edited functions at its ends, by function."""
+    """Conditions that are new around accesses of a point's fields in edited functions at its ends, by function.
+
+    Only of functions by which the point says why it is hard: one may edit much that a point is near.
+    """
+    said = " ".join([now.why_it_blocks, *(v.reason for v in now.verdicts if v.severity == "hard")])
     ends = {place.function for place in (*now.producers, *now.consumers)} & set(edits.edited)
+    ends = {function for function in ends if short(function) in said}
     out: dict[str, list[str]] = {}
     back = {names.field(name): name for name in old.fields}
     for name in now.fields:
