@@ -51,6 +51,8 @@ import os, resource, signal, sys, threading, time
 from sglang.srt.managers.scheduler import Scheduler
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 name, way, after = sys.argv[1], sys.argv[2], float(sys.argv[3])
+if way.startswith("SIG") and way != "SIGKILL":
+    signal.signal(getattr(signal, way), signal.SIG_DFL)  # what a shell starts in the background ignores some
 out = os.open(f"{name}.{os.getpid()}.{way}", os.O_WRONLY | os.O_CREAT)
 until = None
 
