@@ -81,7 +81,7 @@ def test_conditions():
     assert Condition("batch>2 and batch<5").holds(4) and not Condition("batch>2, batch<5").holds(5)
     assert Condition("").holds(0)
     for bad in ("batch", "size>3", "batch>=x", "batch>=8 or batch<2"):
-        with pytest.raises(ValueError, match="conditions are such as"):
+        with pytest.raises(ValueError, match="is not a condition; write one such as"):
             Condition(bad)
 
 

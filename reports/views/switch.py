@@ -85,7 +85,7 @@ class _Data:
             "decided": sorted(decided(conditions)),
         }
         data["meanings"] = {n: [i for t in texts if (i := self._expression(t)) is not None]
-                            for n, texts in conditions.meanings.items()}  # fmt: skip
+                            for n, texts in sorted(conditions.meanings.items())}  # fmt: skip
         data["expressions"] = [_node(parsed(text)) for text in self.texts]
         data["leaves"] = [sorted(leaves_of(text)) for text in self.texts]
         return data

@@ -26,7 +26,7 @@ def make_conditions(
         meanings=Meanings(program, flow).of(sorted(texts)),
         arguments=sorted({u.field for u in flow if u.role == "server_args" and u.field in u.cls.annotations}),
         defaults=_defaults(flow),
-        algorithms=algorithms,
+        algorithms={name: dict(sorted(answers.items())) for name, answers in sorted(algorithms.items())},
         made=made,
     )
 

@@ -138,7 +138,7 @@ def _switched(scene: Scene) -> Iterator[Draft]:
     if not merged:
         return
     fields = sorted({n for n, _, _ in merged})
-    setters = {b.function for _, b, _ in merged}
+    setters = sorted({b.function for _, b, _ in merged}, key=lambda f: f.id)
     stepwise = [x for _, _, spots in merged for x in spots if any(step.reaches(x.function) for step in scene.off)]
     reason = f"{names(setters)} sets {scene.listed(f'`{f}`' for f in fields)} once, for on and off steps alike"
     yield Draft(

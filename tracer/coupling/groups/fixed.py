@@ -125,7 +125,8 @@ def _captures(scene: Scene, members: list[Fixed]) -> list[Spot]:
         m for member in members for m in scene.by_origin(member.key) if m.function in capture and m.source == WIDTH
     ]
     owners = {m.key[0] for m in members}
-    found += [m for f in capture if f.owner in owners for m in scene.marks.of(f) if m.source == WIDTH]
+    own = sorted((f for f in capture if f.owner in owners), key=lambda f: f.id)
+    found += [m for f in own for m in scene.marks.of(f) if m.source == WIDTH]
     return [Spot(m.function, m.line, f"is captured with {shown(m.node)}") for m in found]
 
 

@@ -87,7 +87,8 @@ def _changing(scene: Scene) -> Iterator[Draft]:
     called = {c for f in choosers for c, _, _ in q.steps.sites.out.get(f, ())}
     called |= {c for f in called for c, _, _ in q.steps.sites.out.get(f, ())}
     mine = sorted((f for f in called & steps if f.owner is not None and scene.subject(f) == "config_gate"), key=_id)
-    requests = [f for f in q.program.phases.of[scene.path]["request admission"] if _names_widths(scene, f)]
+    admits = sorted(q.program.phases.of[scene.path]["request admission"], key=_id)
+    requests = [f for f in admits if _names_widths(scene, f)]
     reason = f"{names(choosers)} chooses the widths from what it has seen, and no request holds them"
     yield Draft(
         kind="control_surface",

@@ -136,13 +136,14 @@ class Marks:
             function = self._todo.pop()
             if self._times[function] < ROUNDS and not function.module.is_outline:
                 self._walk(function)
-        for cls in {cls for binds in self._binds.values() for cls, _ in binds}:
+        owners = {cls for binds in self._binds.values() for cls, _ in binds}
+        for cls in sorted(owners, key=lambda c: c.id):
             for methods in cls.functions.values():  # what nobody was seen to call may still be called
                 for function in methods:
                     if function not in self.found and not function.module.is_outline:
                         self._walk(function)
         functions = sorted(self.found, key=lambda f: f.id)
-        for binds in self._binds.values():
+        for _, binds in sorted(self._binds.items(), key=lambda item: item[0].id):
             for key, found in binds.items():
                 self.bound[key] += found
         self.plain = {key for found in self.found.values() for key in found.plain}
@@ -175,13 +176,14 @@ class Marks:
     def givers(self, function: FunctionInfo, origins: Iterable[Origin]) -> list[tuple[FunctionInfo, int]]:
         """Who gives a function what depends on ``origins``."""
         wanted = set(origins)
-        return [
+        found = {
             (caller, call.line)
             for given in self.params.get(function, {}).values()
             for origin, places in given.items()
             if origin in wanted or not wanted
             for caller, call in places
-        ]
+        }
+        return sorted(found, key=lambda place: (place[0].id, place[1]))
 
     def uses(self, key: Field) -> list[tuple[FunctionInfo, s.Attr, str, s.Expr, s.Stmt]]:
         """The reads of a field: function, expression, how it is used, in what, and the statement."""
