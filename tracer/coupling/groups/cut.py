@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
 from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
-from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -21,7 +20,7 @@ def points(scene: Scene) -> Iterator[Draft]:
         if function.owner not in states:
             continue
         params = {p.name for p in function.parameters}
-        for statement in statements(function.body):
+        for statement in s.nested(function.body):
             if (
                 not isinstance(statement, s.If)
                 or not isinstance(statement.test, s.Name)
@@ -36,7 +35,7 @@ def points(scene: Scene) -> Iterator[Draft]:
 def _cuts(function: FunctionInfo, body: list[s.Stmt], front: bool) -> list[tuple[str, int]]:
     """Fields that statements cut: to their first rows, or by an index."""
     out = []
-    for statement in statements(body):
+    for statement in s.nested(body):
         if isinstance(statement, s.Assign) and isinstance(statement.targets[0], s.Attr):
             value, field = statement.value, statement.targets[0].attr
             if isinstance(value, s.Sub) and isinstance(value.value, s.Attr) and value.value.attr == field:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
-from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.coupling.offstep.marks import TEST, VALUE, WIDTH, Mark
 from sgltrace.coupling.offstep.questions import Questions
 from sgltrace.index.facts import syntax as s
@@ -31,7 +30,7 @@ def _loop(scene: Scene) -> Iterator[Draft]:
     q = scene.questions
     loops: list[tuple[FunctionInfo, int, s.Expr, list[tuple[FunctionInfo, int]]]] = []
     for function in _own(scene):
-        for statement in statements(function.body):
+        for statement in s.nested(function.body):
             if isinstance(statement, s.For) and (joined := _joined(scene, function, statement)):
                 loops.append((function, statement.line, statement.iter, joined))
     if not loops:
@@ -82,13 +81,13 @@ def _joined(scene: Scene, function: FunctionInfo, loop: s.For) -> list[tuple[Fun
         return []
     filled = {
         node.func.value.id
-        for statement in statements(loop.body)
+        for statement in s.nested(loop.body)
         for node in _calls(statement)
         if isinstance(node.func, s.Attr) and node.func.attr == "append" and isinstance(node.func.value, s.Name)
     }
-    end = max([loop.line, *(getattr(x, "line", 0) for x in statements(loop.body))])
+    end = max([loop.line, *(getattr(x, "line", 0) for x in s.nested(loop.body))])
     out = []
-    for statement in statements(function.body):
+    for statement in s.nested(function.body):
         for node in _calls(statement):
             if node.line > end and any(isinstance(a.value, s.Name) and a.value.id in filled for a in node.args):
                 out.append((function, node.line))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import ALWAYS, NONE, SOFT, Draft, Spot, interleaved
 from sgltrace.coupling.groups.scene import Scene, names, said, slug
-from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.coupling.offstep.run import Run
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -57,7 +56,7 @@ def _changes(scene: Scene, function: FunctionInfo, depth: int = 2) -> bool:
     """Whether a function changes something, itself or through what it calls."""
     if any(a.is_write for a in scene.questions.flow.by_function.get(function, [])):
         return True
-    for statement in statements(function.body):
+    for statement in s.nested(function.body):
         targets = statement.targets if isinstance(statement, s.Assign) else []
         if isinstance(statement, s.AugAssign):
             targets = [statement.target]

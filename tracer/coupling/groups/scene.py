@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sgltrace.coupling.groups.draft import Spot
-from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.marks import SIZE, Field, Mark, Marks
 from sgltrace.coupling.offstep.questions import Answers, Questions
@@ -312,7 +311,7 @@ class Scene:
         words = self.questions.steps.words.spec
         return [
             (statement.line, node.value)
-            for statement in statements(function.body)
+            for statement in s.nested(function.body)
             if isinstance(statement, (s.Assign, s.ExprStmt, s.For, s.If, s.Return))
             for root in expressions(statement)
             for node in s.descend(root)

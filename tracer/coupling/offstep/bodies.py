@@ -1,4 +1,4 @@
-"""The statements and expressions of bodies, those of blocks inside them too."""
+"""The expressions of statements and of bodies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,5 @@ def expressions_of(statement: s.Stmt) -> Iterator[s.Expr]:
 
 def expressions_in(body: Iterable[s.Stmt]) -> Iterator[s.Expr]:
     """Every expression of some statements and of those inside them."""
-    for statement in statements(body):
+    for statement in s.nested(body):
         yield from expressions_of(statement)
-
-
-def statements(body: Iterable[s.Stmt]) -> Iterator[s.Stmt]:
-    """Every statement, outer ones first."""
-    for statement in body:
-        yield statement
-        for inner in s.blocks(statement):
-            yield from statements(inner)

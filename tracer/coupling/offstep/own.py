@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sgltrace.coupling.offstep.bodies import statements
 from sgltrace.coupling.offstep.marks import WIDTH
 from sgltrace.coupling.offstep.steps import Steps
 from sgltrace.index.facts import syntax as s
@@ -32,7 +31,7 @@ def off_steps(steps: Steps) -> list[OffStep]:
 
 def _tests(steps: Steps, entry: FunctionInfo) -> Iterator[tuple[int, s.Expr]]:
     """The conditions of a step that ask whether a width is zero."""
-    for statement in statements(entry.body):
+    for statement in s.nested(entry.body):
         if isinstance(statement, (s.If, s.While)):
             nodes = {id(m.node) for m in steps.marks.of(entry) if m.source == WIDTH}
             if any(_is_zero(part, nodes) for part in s.descend(statement.test)):
@@ -99,7 +98,7 @@ def asking(steps: Steps) -> list[FunctionInfo]:
 
 def _gives_reasons(function: FunctionInfo) -> bool:
     """Whether a function gives back a text where something is not supported, and None where nothing is."""
-    given = [x.value for x in statements(function.body) if isinstance(x, s.Return)]
+    given = [x.value for x in s.nested(function.body) if isinstance(x, s.Return)]
     none = any(v is None or (isinstance(v, s.Const) and v.value is None) for v in given)
     return none and any(v is not None and _text(v) for v in given)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sgltrace.coupling.offstep.bodies import expressions_of, statements
+from sgltrace.coupling.offstep.bodies import expressions_of
 from sgltrace.coupling.offstep.domain import BATCH, PROCESS, UNSET, Fact
 from sgltrace.coupling.offstep.interpret import Strike
 from sgltrace.coupling.offstep.order import NEVER, Order
@@ -494,7 +494,7 @@ class Questions:
                     other = plain.readings.get(function)
                     if other is None:
                         continue
-                    for statement in statements(function.body):
+                    for statement in s.nested(function.body):
                         for node in _tests(statement):
                             mine, theirs = run.readings[function].truths.get(id(node)), other.truths.get(id(node))
                             if mine is None or theirs is None or mine.truth is theirs.truth or id(node) in seen:

@@ -346,10 +346,8 @@ class Steps:
 
 def _refusals(body: Sequence[s.Stmt]) -> Iterator[s.Expr]:
     """The conditions under which statements raise or fail."""
-    for statement in body:
+    for statement in s.nested(body):
         if isinstance(statement, s.Assert) or (
             isinstance(statement, s.If) and any(isinstance(x, s.Raise) for x in (*statement.body, *statement.orelse))
         ):
             yield statement.test
-        for inner in s.blocks(statement):
-            yield from _refusals(inner)

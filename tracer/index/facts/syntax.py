@@ -9,7 +9,7 @@ Nodes are compared and hashed by identity: two equal calls at two places are two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Union, cast, get_args
 
 import msgspec
@@ -558,6 +558,14 @@ def blocks(statement: Stmt) -> list[list[Stmt]]:
         case Match(cases=cases):
             return [case.body for case in cases]
     return []
+
+
+def nested(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Statements, and those inside them of the same scope: outer first, in source order."""
+    for statement in body:
+        yield statement
+        for block in blocks(statement):
+            yield from nested(block)
 
 
 _EXPRESSIONS = get_args(Expr)

@@ -91,7 +91,7 @@ class Meanings:
         for function in self._functions.get("__init__", []):
             if function.owner is None or self._flow.role(function.owner) is not None:
                 continue
-            for statement in _all(function.body):
+            for statement in s.nested(function.body):
                 if isinstance(statement, s.Assign):
                     for target in statement.targets:
                         if (
@@ -176,7 +176,7 @@ class _Locals(ast.NodeTransformer):
         self._program, self._function = program, function
         self._values: dict[str, ast.expr] = {}
         once: dict[str, list[ast.expr | None]] = defaultdict(list)
-        for statement in _all(function.body):
+        for statement in s.nested(function.body):
             for name, value in _assigned(statement):
                 once[name].append(value)
         self._once = {name: values[0] for name, values in once.items() if len(values) == 1 and values[0] is not None}
@@ -288,7 +288,7 @@ class _Locals(ast.NodeTransformer):
 
 def _imported(body: list[s.Stmt]) -> Iterator[tuple[str, str, str]]:
     """The names that statements import: what they are called here, the module, and what they are called there."""
-    for statement in _all(body):
+    for statement in s.nested(body):
         if isinstance(statement, s.ImportFrom):
             for name, local in statement.names:
                 yield local or name, "." * statement.level + statement.module, name
@@ -338,10 +338,3 @@ def _position(access: Access) -> int | None:
                     if item is access.node:
                         return at
     return None
-
-
-def _all(body: Iterable[s.Stmt]) -> Iterator[s.Stmt]:
-    for statement in body:
-        yield statement
-        for inner in s.blocks(statement):
-            yield from _all(inner)

@@ -40,7 +40,7 @@ def _own(caller: FunctionInfo) -> dict[str, str]:
     return {
         target.attr: text(statement.value)
         for function in caller.owner.functions.get("__init__", [])
-        for statement in _all(function.body)
+        for statement in s.nested(function.body)
         if isinstance(statement, s.Assign) and isinstance(statement.value, s.Attr)
         for target in statement.targets
         if isinstance(target, s.Attr) and isinstance(target.value, s.Name) and target.value.id == "self"
@@ -60,7 +60,7 @@ def _keys(caller: FunctionInfo, callee: FunctionInfo) -> list[str]:
 
 
 def _tables(body: list[s.Stmt]) -> Iterator[tuple[str, str]]:
-    for statement in body:
+    for statement in s.nested(body):
         value = getattr(statement, "value", None)
         for part in s.descend(value) if isinstance(value, s.Map) else ():
             if isinstance(part, s.Map):
@@ -68,8 +68,6 @@ def _tables(body: list[s.Stmt]) -> Iterator[tuple[str, str]]:
                     if isinstance(key, s.Const) and isinstance(key.value, str):
                         for one in (item.body, item.orelse) if isinstance(item, s.Cond) else (item,):
                             yield key.value, one.attr if isinstance(one, s.Attr) else getattr(one, "id", "")
-        for inner in s.blocks(statement):
-            yield from _tables(inner)
 
 
 def _asked(program: Program, caller: FunctionInfo, index: s.Expr) -> Iterator[str]:
@@ -109,13 +107,6 @@ def _set(function: FunctionInfo, name: str) -> list[s.Expr]:
     """What a local name is set to."""
     return [
         statement.value
-        for statement in _all(function.body)
+        for statement in s.nested(function.body)
         if isinstance(statement, s.Assign) and any(isinstance(t, s.Name) and t.id == name for t in statement.targets)
     ]
-
-
-def _all(body: list[s.Stmt]) -> Iterator[s.Stmt]:
-    for statement in body:
-        yield statement
-        for inner in s.blocks(statement):
-            yield from _all(inner)

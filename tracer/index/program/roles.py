@@ -157,11 +157,9 @@ def _all_places(program: Program, classes: Iterable[ClassInfo]) -> dict[ClassInf
 
 
 def _chosen(body: list[s.Stmt]) -> Iterator[s.Name | s.Attr]:
-    for statement in body:
+    for statement in s.nested(body):
         if isinstance(statement, (s.Return, s.Assign, s.AnnAssign)) and statement.value is not None:
             yield from _alternatives(statement.value)
-        for inner in s.blocks(statement):
-            yield from _chosen(inner)
 
 
 def _alternatives(value: s.Expr) -> Iterator[s.Name | s.Attr]:

@@ -30,24 +30,18 @@ class Assignment:
 
 def calls_in(body: list[s.Stmt]) -> list[s.Call]:
     """The calls in statements, those in nested blocks too."""
-    found: list[s.Call] = []
-    for statement in body:
-        for expression in expressions(statement):
-            found += [node for node in s.descend(expression) if isinstance(node, s.Call)]
-        for inner in s.blocks(statement):
-            found += calls_in(inner)
-    return found
+    return [
+        node
+        for statement in s.nested(body)
+        for expression in expressions(statement)
+        for node in s.descend(expression)
+        if isinstance(node, s.Call)
+    ]
 
 
 def imports_in(body: list[s.Stmt]) -> list[s.Import | s.ImportFrom]:
     """The import statements, those in nested blocks too."""
-    found: list[s.Import | s.ImportFrom] = []
-    for statement in body:
-        if isinstance(statement, s.Import | s.ImportFrom):
-            found.append(statement)
-        for inner in s.blocks(statement):
-            found += imports_in(inner)
-    return found
+    return [statement for statement in s.nested(body) if isinstance(statement, s.Import | s.ImportFrom)]
 
 
 def runs_base(call: s.Call, base: FunctionInfo) -> bool:
