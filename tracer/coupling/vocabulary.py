@@ -7,13 +7,14 @@ import importlib.resources
 import re
 import sys
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+from sgltrace.index.program.vocabulary import Named, first_match
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,13 @@ class SpecVocabulary:
 
     algorithm_enums: frozenset[str]
     plain_members: frozenset[str]
-    path_members: frozenset[str]
     algorithm_fields: frozenset[str]
     config: re.Pattern[str]
     info_fields: frozenset[str]
-    result_fields: frozenset[str]
     worker_fields: frozenset[str]
     draft_flags: frozenset[str]
     mode_enums: frozenset[str]
     spec_modes: frozenset[str]
-    hidden_enums: frozenset[str]
-    input_classes: frozenset[str]
     widths: frozenset[str]
     overlap_fields: frozenset[str]
     no_overlap_fields: frozenset[str]
@@ -49,7 +46,7 @@ class Vocabulary:
     """Everything that coupling reads. ``subjects`` are kinds with patterns of classes and of modules."""
 
     spec: SpecVocabulary
-    subjects: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    subjects: tuple[Named, ...] = ()
     platform: dict[str, bool | int] = field(default_factory=dict)
     """What functions answer that ask for the platform or the number of processes."""
 
@@ -61,12 +58,7 @@ class Vocabulary:
     @functools.cache  # noqa: B019 (there is one vocabulary)
     def subject(self, module: str, cls: str | None) -> str:
         """The kind of coupling that a place is of, by its class and its module; empty where no pattern fits."""
-        for kind, classes, modules in self.subjects:
-            if cls is not None and any(fnmatchcase(cls, pattern) for pattern in classes):
-                return kind
-            if any(fnmatchcase(module, pattern) for pattern in modules):
-                return kind
-        return ""
+        return first_match(self.subjects, module, cls)
 
 
 def from_table(table: dict[str, Any]) -> Vocabulary:

@@ -57,13 +57,7 @@ def _widths(scene: Scene) -> Iterator[Draft]:
     if not refused and not chosen:
         return
     overlap = [m for m in refused if _asks_overlap(scene, m)]
-    users = [
-        m
-        for f in sorted(q.on.worker.readings, key=lambda f: f.id)
-        if f in q.parts.own
-        for m in scene.marks.of(f)
-        if m.source == WIDTH
-    ]
+    users = [m for f in scene.own for m in scene.marks.of(f) if m.source == WIDTH]
     kernels = [(f, f.line) for f in q.on.worker.readings if f.is_kernel and f in q.parts.own]
     start = q.program.phases.of[scene.path]
     builders = [

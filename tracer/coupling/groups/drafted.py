@@ -20,16 +20,11 @@ def points(scene: Scene) -> Iterator[Draft]:
     yield from _kv(scene)
 
 
-def _own(scene: Scene) -> list[FunctionInfo]:
-    q = scene.questions
-    return sorted((f for f in q.on.worker.readings if f in q.parts.own), key=lambda f: f.id)
-
-
 def _loop(scene: Scene) -> Iterator[Draft]:
     """Loops over a number of draft steps whose lists are joined afterwards: without steps there is nothing to join."""
     q = scene.questions
     loops: list[tuple[FunctionInfo, int, s.Expr, list[tuple[FunctionInfo, int]]]] = []
-    for function in _own(scene):
+    for function in scene.own:
         for statement in s.nested(function.body):
             if isinstance(statement, s.For) and (joined := _joined(scene, function, statement)):
                 loops.append((function, statement.line, statement.iter, joined))
@@ -110,10 +105,10 @@ def _calls(statement: s.Stmt) -> Iterator[s.Call]:
 def _extends(scene: Scene) -> list[FunctionInfo]:
     """Speculation's own functions that run the draft over what verify accepted: after it, in the same step."""
     q = scene.questions
-    verify = max((q.order.at(f, f.line) for f in _own(scene) if scene.is_verify_root(f)), default=None)
+    verify = max((q.order.at(f, f.line) for f in scene.own if scene.is_verify_root(f)), default=None)
     if verify is None:
         return []
-    return [f for f in _own(scene) if verify < q.order.at(f, f.line) < 1 << 60 and not scene.verifies(f)]
+    return [f for f in scene.own if verify < q.order.at(f, f.line) < 1 << 60 and not scene.verifies(f)]
 
 
 def _extend(scene: Scene) -> Iterator[Draft]:
@@ -195,7 +190,7 @@ def _kv(scene: Scene) -> Iterator[Draft]:
         for c, _, _ in q.steps.sites.out.get(target, ())
         if c.owner is not None and q.flow.role(c.owner) == "model_runner"
     }
-    mine = _own(scene)
+    mine = scene.own
     passes = [f for f in mine if any(c in runs or _is_model(q, c) for c, _, _ in q.steps.sites.out.get(f, ()))]
     after = [f for f in _extends(scene) if f in passes]
     before = [f for f in passes if f not in after and not scene.verifies(f)]

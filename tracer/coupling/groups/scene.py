@@ -171,6 +171,12 @@ class Scene:
         found = {f for step in self.off for run in step.runs_ for f in run.readings if f not in q.parts.own}
         return sorted(found, key=lambda f: f.id)
 
+    @cached_property
+    def own(self) -> list[FunctionInfo]:
+        """Speculation's own functions that the worker runs in a step with speculation."""
+        q = self.questions
+        return sorted((f for f in q.on.worker.readings if f in q.parts.own), key=lambda f: f.id)
+
     def steers(self, function: FunctionInfo) -> bool:
         """Whether a function belongs to the scheduler's half of a step: it decides what is done with requests."""
         return any(function in step.scheduler for step in self.off) and self.subject(function) not in (

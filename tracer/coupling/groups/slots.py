@@ -20,16 +20,11 @@ def points(scene: Scene) -> Iterator[Draft]:
     yield from _streams(scene)
 
 
-def _own(scene: Scene) -> list[FunctionInfo]:
-    q = scene.questions
-    return sorted((f for f in q.on.worker.readings if f in q.parts.own), key=lambda f: f.id)
-
-
 def _within(scene: Scene) -> Iterator[Draft]:
     q = scene.questions
     takes: list[Spot] = []
     gives: list[Spot] = []
-    for function in _own(scene):
+    for function in scene.own:
         alone = {id(call) for call in scene.marks.effects(function)}
         for callee, _, places in q.steps.sites.out.get(function, ()):
             near = callee.owner is not None and q.flow.role(callee.owner) == "kv_allocator"
@@ -159,7 +154,7 @@ def _streams(scene: Scene) -> Iterator[Draft]:
     """Streams that verify enters and joins within its step."""
     q = scene.questions
     found: list[tuple[FunctionInfo, int, str]] = []
-    for function in _own(scene):
+    for function in scene.own:
         if not scene.verifies(function):
             continue
         for node in scene.expressions(function):

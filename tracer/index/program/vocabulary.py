@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -14,6 +15,10 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+Named = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A name, patterns of classes, patterns of modules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +45,7 @@ class Roles:
     outline: tuple[str, ...]
     outline_but: tuple[str, ...]
     known: dict[str, dict[str, bool]]
-    components: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
-    """Name, patterns of classes, patterns of modules."""
+    components: tuple[Named, ...]
 
     def is_outlined(self, module: str) -> bool:
         """Whether only a module's classes and signatures are read."""
@@ -50,12 +54,15 @@ class Roles:
     @functools.cache  # noqa: B019 (there is one vocabulary)
     def component(self, module: str, cls: str | None) -> str:
         """The part of the engine that a function belongs to; empty where no pattern fits."""
-        for name, classes, modules in self.components:
-            if cls is not None and any(fnmatchcase(cls, pattern) for pattern in classes):
-                return name
-            if any(fnmatchcase(module, pattern) for pattern in modules):
-                return name
-        return ""
+        return first_match(self.components, module, cls)
+
+
+def first_match(named: Iterable[Named], module: str, cls: str | None) -> str:
+    """The first name of which a pattern fits a class or its module; empty where none does."""
+    for name, classes, modules in named:
+        if (cls is not None and matches(cls, classes)) or matches(module, modules):
+            return name
+    return ""
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
