@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 from sgltrace.commands.output import bold, say
@@ -16,8 +18,10 @@ from sgltrace.workspace import Workspace
 
 if TYPE_CHECKING:
     from sgltrace.configuration import Configuration
-    from sgltrace.insight.configured import Configured
-    from sgltrace.model import Index
+    from sgltrace.insight.configured import Applies, Configured
+    from sgltrace.model import Index, Place
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 ConfigOption = Annotated[
     str | None,
@@ -90,6 +94,30 @@ def configuration_data(found: Configured | None) -> dict[str, Any]:
     made = found.configuration
     told = {"name": made.name, "worker": made.worker, "path": made.path, "overlap": made.overlap}
     return {"configuration": {**told, "values": made.values, "open": made.open}}
+
+
+def record_data(record: msgspec.Struct, applies: Applies, places: dict[str, list[Place]]) -> dict[str, Any]:
+    """A record with how it stands to the configuration, and with those of its places that may run there."""
+    return {
+        **{name: getattr(record, name) for name in record.__struct_fields__},
+        "applies": {"state": applies.state, "why": applies.why},
+        **places,
+    }
+
+
+def print_by_state(
+    records: Iterable[Record], applies: Callable[[Record], Applies], show: Callable[[Record, Applies], None]
+) -> None:
+    """Records under what they are to the configuration: always, yours, others, unknown."""
+    from sgltrace.insight.configured import TITLES
+
+    standing = [(record, applies(record)) for record in records]
+    for state, title in TITLES.items():
+        members = [(record, found) for record, found in standing if found.state == state]
+        if members:
+            print(f"\n{bold(title)} ({len(members)})")
+        for record, found in members:
+            show(record, found)
 
 
 def print_configuration(found: Configured) -> None:

@@ -15,14 +15,16 @@ from sgltrace.commands.configuration import (
     ModelOption,
     configuration_data,
     configured,
+    print_by_state,
     print_configuration,
+    record_data,
 )
 from sgltrace.commands.output import bold, print_json, say
 from sgltrace.commands.query import JsonOption, WorkspaceOption
 from sgltrace.workspace import DEFAULT, Workspace
 
 if TYPE_CHECKING:
-    from sgltrace.insight.configured import Configured
+    from sgltrace.insight.configured import Applies, Configured
     from sgltrace.model import CouplingPoint, Place
 
 
@@ -73,26 +75,20 @@ def _data(point: CouplingPoint, cut: Configured | None) -> CouplingPoint | dict[
     """A point, with how it stands to the configuration, and those of its places that may run there."""
     if cut is None:
         return point
-    applies = cut.point(point)
-    made: dict[str, Any] = {field: getattr(point, field) for field in point.__struct_fields__}
-    made["applies"] = {"state": applies.state, "why": applies.why}
-    made["producers"] = cut.places(point.producers)
-    made["consumers"] = cut.places(point.consumers)
-    return made
+    places = {"producers": cut.places(point.producers), "consumers": cut.places(point.consumers)}
+    return record_data(point, cut.point(point), places)
 
 
 def _print_groups(found: list[CouplingPoint], cut: Configured, path: str | None, design: str | None) -> None:
-    from sgltrace.insight.configured import OTHERS, TITLES
+    from sgltrace.insight.configured import OTHERS
+
+    def show(point: CouplingPoint, applies: Applies) -> None:
+        _print_line(point, path, design, brief=applies.state == OTHERS)
+        if applies.why:
+            say(f"          {applies.why}")
 
     print_configuration(cut)
-    for state, title in TITLES.items():
-        members = [point for point in found if cut.point(point).state == state]
-        if members:
-            print(f"\n{bold(title)} ({len(members)})")
-        for point in members:
-            _print_line(point, path, design, brief=state == OTHERS)
-            if cut.point(point).why:
-                say(f"          {cut.point(point).why}")
+    print_by_state(found, cut.point, show)
 
 
 def _print_line(point: CouplingPoint, path: str | None, design: str | None, brief: bool = False) -> None:

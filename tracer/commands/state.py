@@ -15,14 +15,16 @@ from sgltrace.commands.configuration import (
     ModelOption,
     configuration_data,
     configured,
+    print_by_state,
     print_configuration,
+    record_data,
 )
 from sgltrace.commands.output import bold, guard_text, print_json, say
 from sgltrace.commands.query import JsonOption, WorkspaceOption
 from sgltrace.workspace import DEFAULT, Workspace
 
 if TYPE_CHECKING:
-    from sgltrace.insight.configured import Configured
+    from sgltrace.insight.configured import Applies, Configured
     from sgltrace.insight.state import OrderedAccess
     from sgltrace.model import ContractField, Place
 
@@ -106,28 +108,21 @@ def contract(
 def _data(row: ContractField, cut: Configured | None) -> ContractField | dict[str, Any]:
     if cut is None:
         return row
-    applies = cut.row(row)
-    made: dict[str, Any] = {field: getattr(row, field) for field in row.__struct_fields__}
-    made["applies"] = {"state": applies.state, "why": applies.why}
-    made["writers"], made["readers"] = cut.places(row.writers), cut.places(row.readers)
-    return made
+    return record_data(row, cut.row(row), {"writers": cut.places(row.writers), "readers": cut.places(row.readers)})
 
 
 def _print_cut(rows: list[ContractField], cut: Configured) -> None:
-    from sgltrace.insight.configured import OTHERS, TITLES
+    from sgltrace.insight.configured import OTHERS
 
-    for state, title in TITLES.items():
-        members = [row for row in rows if cut.row(row).state == state]
-        if members:
-            print(f"\n{bold(title)} ({len(members)})")
-        for row in members:
-            why = cut.row(row).why
-            if state == OTHERS:
-                say(f"   {row.path}  {row.field}: {why}")
-                continue
-            _print_row(row, cut)
-            if why:
-                say(f"        {why}")
+    def show(row: ContractField, applies: Applies) -> None:
+        if applies.state == OTHERS:
+            say(f"   {row.path}  {row.field}: {applies.why}")
+            return
+        _print_row(row, cut)
+        if applies.why:
+            say(f"        {applies.why}")
+
+    print_by_state(rows, cut.row, show)
 
 
 def _print_row(row: ContractField, cut: Configured | None = None) -> None:
