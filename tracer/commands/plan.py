@@ -102,7 +102,7 @@ def _print_item(item: Item, numbers: dict[str, int]) -> None:
     print(f"\n{bold(f'{item.number:2}  {item.title}')}{doubt}")
     say(f"    {item.what}")
     say(f"    size {item.size}: {item.size_why}")
-    say(f"    without it: {'nothing fails' if item.failure == 'none' else item.failure}")
+    say(f"    without it: {item.without}")
     for struck in item.met[:3]:
         late = ", a step later" if struck.later else ""
         where = f", {struck.where}" if struck.where else ""

@@ -52,7 +52,7 @@ def kept_experiments(workspace: Workspace, index: Index) -> list[Experiment]:
         if found.release == index.source.version:
             out.append(found)
         else:
-            why = f"it is of {found.release}, and the index of {index.source.version}"
+            why = f"it was run on {found.release}, and this index is of {index.source.version}"
             typer.echo(f"sgltrace: {file} is left out: {why}", err=True)
     return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sgltrace import runtime
 from sgltrace.insight.formula import Unknown, evaluate, parse
@@ -191,8 +191,3 @@ _ALIASES = {"long": "int64", "int": "int32", "float": "float32", "half": "float1
 
 def _same_dtype(written: str, seen: str) -> bool:
     return written in (seen, "list") or _ALIASES.get(written) == seen
-
-
-def judged_rows(off: OffStep, rows: Iterable[ContractField]) -> list[ContractEvidence]:
-    """Every row with its evidence."""
-    return [off.row(row) for row in rows]

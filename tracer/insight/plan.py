@@ -103,6 +103,11 @@ class Item(msgspec.Struct, kw_only=True):
     size_why: str = ""
     test: str = ""
 
+    @property
+    def without(self) -> str:
+        """What happens without it, as a reader is told."""
+        return "nothing fails" if self.failure == "none" else self.failure
+
 
 class Plan(msgspec.Struct, kw_only=True):
     """The edits of one design on one path."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sgltrace.model import ContractField, CouplingPoint, Index, StepParts
+from sgltrace.whatif.model import Missing
 
 ORDER = (
     "unset", "eager", "newest", "slots", "object", "state carried", "state newest", "state lengths", "call", "lengths",
@@ -38,14 +39,6 @@ class Bridge(msgspec.Struct, kw_only=True):
     """Whether the contract has a row for it."""
 
 
-class NotBuilt(msgspec.Struct, kw_only=True):
-    """A row of the contract that no bridge can be built for, and why."""
-
-    field: str
-    why: str
-    points: list[str] = []
-
-
 class Program(msgspec.Struct, kw_only=True):
     """An off step of one path: what it can be given, in order."""
 
@@ -57,7 +50,7 @@ class Program(msgspec.Struct, kw_only=True):
     loops: list[str]
     writers: list[str]
     bridges: list[Bridge] = []
-    not_built: list[NotBuilt] = []
+    not_built: list[Missing] = []
 
 
 def program(index: Index, path: str, design: str) -> Program | str:
@@ -114,7 +107,7 @@ class _Builder:
         self.index, self.made, self.learned = index, made, learned
         self.roles = _roles(made.parts)
         self.bridges: dict[str, Bridge] = {}
-        self.not_built: list[NotBuilt] = []
+        self.not_built: list[Missing] = []
         self.points = [p for p in index.coupling_points if self._severity(p) is not None]
         self.blocking = [p for p in self.points if self._severity(p) != "none"]
 
@@ -154,7 +147,7 @@ class _Builder:
             return
         why = "no part of a step holds such an object" if made is None else made(row, name, supply)
         if why:
-            self.not_built.append(NotBuilt(field=row.field, why=why, points=self._crossing([row.field])))
+            self.not_built.append(Missing(field=row.field, why=why, points=self._crossing([row.field])))
 
     def _batch(self, row: ContractField, name: str, supply: str) -> str | None:
         if supply == "unset":
@@ -222,7 +215,7 @@ class _Builder:
             return
         if not held:
             why = "the target holds no runner of graphs in this configuration"
-            self.not_built.append(NotBuilt(field=points[0].fields[0], why=why, points=[p.id for p in points]))
+            self.not_built.append(Missing(field=points[0].fields[0], why=why, points=[p.id for p in points]))
             return
         says = f"the target runs eagerly: {' and '.join(sorted(held))} = None for its forward"
         self._add("eager", "", points[0].fields[0], says, None, points=[p.id for p in points])
@@ -255,7 +248,7 @@ class _Builder:
         points = [p.id for p in self.blocking if p.kind == "draft_kv"]
         if how is None:
             why = "no step called one of the draft's writers with a batch and a result"
-            self.not_built.append(NotBuilt(field="the draft's KV", why=why, points=points))
+            self.not_built.append(Missing(field="the draft's KV", why=why, points=points))
             return
         says = (
             f"{how['function']}(batch, result) of the draft, with rows of {self.learned.get('stride')} for each request"

@@ -48,7 +48,7 @@ def experiment(index: Index, options: Options, say: Callable[[str], None], machi
         m.BridgeLine(id=x.id, kind=x.kind, says=x.says, points=x.points, used=x.id in needed, listed=x.listed)
         for x in lab.program.bridges
     ]
-    found.not_built = [m.Missing(field=n.field, why=n.why, points=n.points) for n in lab.program.not_built]
+    found.not_built = lab.program.not_built
     watched, plain = lab.watched, lab.plain
     found.speed = {
         "on": _rounded(watched.period_ms.get("on") if watched else None),

@@ -69,7 +69,7 @@ def _widths(scene: Scene) -> Iterator[Draft]:
     ]
     gated = bool(overlap) and scene.path == "v2"
     reason = (
-        f"{names(m.function for m in overlap)} refuses `{shown(overlap[0].whole)}`"
+        f"{said((m.function for m in overlap), 'refuses')} `{shown(overlap[0].whole)}`"
         if gated
         else "no width is refused for the path; the step takes what the arguments say"
     )
@@ -134,7 +134,7 @@ def _switched(scene: Scene) -> Iterator[Draft]:
     fields = sorted({n for n, _, _ in merged})
     setters = sorted({b.function for _, b, _ in merged}, key=lambda f: f.id)
     stepwise = [x for _, _, spots in merged for x in spots if any(step.reaches(x.function) for step in scene.off)]
-    reason = f"{names(setters)} sets {scene.listed(f'`{f}`' for f in fields)} once, for on and off steps alike"
+    reason = f"{said(setters, 'sets')} {scene.listed(f'`{f}`' for f in fields)} once, for on and off steps alike"
     yield Draft(
         kind="config_gate",
         slug=slug("switched"),
@@ -196,7 +196,7 @@ def _changed(scene: Scene) -> Iterator[Draft]:
         )
     else:
         listed = scene.listed(f"`{n}`" for n in allowed)
-        reason = f"{names(f for f, _, _ in found)} lets a request set {listed}, and no width"
+        reason = f"{said((f for f, _, _ in found), 'lets')} a request set {listed}, and no width"
     yield Draft(
         kind="control_surface",
         slug=slug("requests"),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
+from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.resolution.entities import FunctionInfo
 
@@ -78,7 +78,7 @@ def _point(scene: Scene, callee: FunctionInfo, calls: list[Call]) -> Iterator[Dr
         verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "the speculative worker calls it")),
         why=[
             f"{said((f for f, _ in handing), 'hands')} {name(callee)} to the worker.",
-            f"{names(f for f, _ in plain)} calls it in a plain step, and not in an off step." if plain else "",
+            f"{said((f for f, _ in plain), 'calls')} it in a plain step, and not in an off step." if plain else "",
             f"{said((r.function for r in readers), 'reads')} what it writes." if readers else "",
         ],
         refactor=[f"Call {name(callee)} in the off step, once its lengths and tokens are known."],

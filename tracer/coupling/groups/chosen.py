@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, interleaved
-from sgltrace.coupling.groups.scene import Scene, names, said, slug, write
+from sgltrace.coupling.groups.scene import Scene, said, slug, write
 from sgltrace.coupling.offstep.questions import is_kept, is_reset
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
@@ -45,7 +45,8 @@ def _cleared(scene: Scene, askers: list[FunctionInfo]) -> Iterator[Draft]:
         reads = [a for a in uses.reads if q.attached.runs(a) and a.function not in q.parts.own]
         if not resets or [a for a in again if not is_kept(a)] or not reads or uses.field in q.parts.state_fields:
             continue
-        reason = f"{names(a.function for a in resets)} clears `{uses.name}`, and nothing in a later step sets it again"
+        clears = said((a.function for a in resets), "clears")
+        reason = f"{clears} `{uses.name}`, and nothing in a later step sets it again"
         yield Draft(
             kind="hidden_capture" if any(a.function in askers for a in reads) else "step_state",
             slug=slug("cleared", uses.field),
@@ -55,7 +56,7 @@ def _cleared(scene: Scene, askers: list[FunctionInfo]) -> Iterator[Draft]:
             binding_time="per step",
             verdicts=scene.verdicts((SOFT, reason), (SOFT, reason), (NONE, "the step clears it itself")),
             why=[
-                f"{said((a.function for a in resets), 'clears')} `{uses.name}`.",
+                f"{clears} `{uses.name}`.",
                 f"{said((a.function for a in reads), 'reads')} it in an off step.",
             ],
             refactor=[f"Keep what `{uses.field}` was, and set it before an off step."],
@@ -111,7 +112,7 @@ def _point(scene: Scene, enum: ClassInfo, writes: list[Access]) -> Iterator[Draf
     members = sorted({a.value.attr for a in writes if isinstance(a.value, s.Attr)})
     listed = scene.listed(sorted(fields))
     if is_mode and anew:
-        level = (NONE, f"{names(a.function for a in anew)} sets it anew in an off step")
+        level = (NONE, f"{said((a.function for a in anew), 'sets')} it anew in an off step")
     elif is_mode:
         level = (SOFT, f"nothing in an off step sets {listed} anew")
     else:

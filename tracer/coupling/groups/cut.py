@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
+from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -62,7 +62,7 @@ def _point(scene: Scene, function: FunctionInfo, choice: s.If, param: str, front
     if saved:
         level = (
             NONE,
-            f"{names(w.function for w in saved)} sets `{saved[0].field}`, and {name(function)} cuts by it first",
+            f"{said((w.function for w in saved), 'sets')} `{saved[0].field}`, and {name(function)} cuts by it first",
         )
     else:
         level = (

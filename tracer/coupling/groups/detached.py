@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
+from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug, strike
 from sgltrace.coupling.groups.waits import waits_for
 from sgltrace.coupling.offstep.bodies import expressions_in
 from sgltrace.coupling.offstep.questions import Detached
@@ -120,13 +120,14 @@ def _for_c(scene: Scene, found: Detached) -> tuple[str, str]:
         return NONE, "the batch keeps its draft state"
     bounded = [f for f in _below(scene, found.callees) if _bounds(f)]
     if bounded:
-        return NONE, f"{names(bounded)} keeps the amount from falling below what is reserved"
+        return NONE, f"{said(bounded, 'keeps')} the amount from falling below what is reserved"
     differing = [f for f in _below(scene, found.callees) if _subtracts(scene, f)]
     if not differing:
         return NONE, "the batch keeps its draft state"
     return (
         HARD,
-        f"{names(differing)} takes what is reserved from what the widest step needs: a narrower step makes it negative",
+        f"{said(differing, 'takes')} what is reserved from what the widest step needs: a narrower step makes it "
+        "negative",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
-from sgltrace.coupling.groups.scene import Scene, name, names, said, shown, slug
+from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug
 from sgltrace.coupling.offstep.marks import TEST, VALUE, WIDTH, Mark
 from sgltrace.coupling.offstep.questions import Questions
 from sgltrace.index.facts import syntax as s
@@ -129,7 +129,7 @@ def _extend(scene: Scene) -> Iterator[Draft]:
         )
         level = (HARD, reason)
     else:
-        level = (NONE, f"{names(functions)} takes its lengths from what verify accepted")
+        level = (NONE, f"{said(functions, 'takes')} lengths from what verify accepted")
     yield Draft(
         kind="draft_state",
         slug=slug("extend"),

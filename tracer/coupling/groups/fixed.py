@@ -188,7 +188,7 @@ def _point(scene: Scene, kind: str, how: str, cls: str, members: list[Fixed]) ->
         verdicts = scene.verdicts((level, reason), (level, reason), (NONE, "it is a step with speculation"))
         title = f"{listed} of {cls} is fixed for a process that speculates"
     elif not on:
-        reason = f"{names(x.function for x in start)} uses it when the process starts, and no decode step does"
+        reason = f"{said((x.function for x in start), 'uses')} it when the process starts, and no decode step does"
         verdicts = scene.verdicts((NONE, reason), (NONE, reason), (NONE, reason))
         title = f"{listed} of {cls} is chosen for a process that speculates"
     else:

@@ -68,7 +68,7 @@ def _point(scene: Scene, kind: str, cls: str, members: list[Split]) -> Draft:
             (level, reason), (level, reason), (NONE, "the speculative step's own code keeps it up")
         ),
         why=why,
-        refactor=[f"Do in the off step what {names(a.function for a in plain)} does for {listed}."],
+        refactor=[f"Do in the off step what {said((a.function for a in plain), 'does')} for {listed}."],
         fields=[f"{cls}.{f}" for f in fields],
         weight=8 if level == HARD else 4,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, name, names, shown, slug, strike
+from sgltrace.coupling.groups.scene import Scene, name, said, shown, slug, strike
 from sgltrace.coupling.offstep.domain import BATCH, Fact, Val
 from sgltrace.coupling.offstep.domain import NONE as NOTHING
 from sgltrace.coupling.offstep.interpret import Interpreter, Strike
@@ -76,7 +76,7 @@ def points(scene: Scene) -> Iterator[Draft]:
             binding_time="per step",
             verdicts=scene.verdicts((HARD, reason), (HARD, reason), (NONE, "every batch keeps its draft state")),
             why=[
-                f"{names(c.function for c in callers)} hands {name(callee)} the other batch's draft state.",
+                f"{said((c.function for c in callers), 'hands')} {name(callee)} the other batch's draft state.",
                 f"{name(callee)} uses it without asking (line {first.line}).",
             ],
             refactor=["Keep a draft state on every batch, or let the merge fill in rows for requests that have none."],

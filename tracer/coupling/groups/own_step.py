@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import SOFT, Draft, Spot
-from sgltrace.coupling.groups.scene import Scene, names, said, slug
+from sgltrace.coupling.groups.scene import Scene, said, slug
 from sgltrace.coupling.offstep.marks import WIDTH
 from sgltrace.coupling.offstep.own import asking, gates_of
 from sgltrace.index.resolution.entities import FunctionInfo
@@ -28,7 +28,7 @@ def _gated(scene: Scene) -> Iterator[Draft]:
     asks = [f for f in asks if f in q.program.phases.of[scene.path]["process start"] or scene.in_step(f)]
     swaps = _swapping(scene)
     entry = q.parts.entries[scene.path]
-    reason = f"{names(functions[g.function] for g in gates)} refuses it in {len(gates)} cases"
+    reason = f"{said((functions[g.function] for g in gates), 'refuses')} it in {len(gates)} cases"
     yield Draft(
         kind="config_gate",
         slug=slug("gates"),
@@ -89,7 +89,7 @@ def _changing(scene: Scene) -> Iterator[Draft]:
     mine = sorted((f for f in called & steps if f.owner is not None and scene.subject(f) == "config_gate"), key=_id)
     admits = sorted(q.program.phases.of[scene.path]["request admission"], key=_id)
     requests = [f for f in admits if _names_widths(scene, f)]
-    reason = f"{names(choosers)} chooses the widths from what it has seen, and no request holds them"
+    reason = f"{said(choosers, 'chooses')} the widths from what it has seen, and no request holds them"
     yield Draft(
         kind="control_surface",
         slug=slug("chosen"),

@@ -74,7 +74,7 @@ def _point(scene: Scene, cls: str, callees: list[FunctionInfo], plain: Places, o
     kind = scene.subject(callees[0]) or ""
     kind = ON_ITS_OWN.get(q.flow.role(owner) or "" if owner else "", kind) or "step_state"
     listed = scene.listed(c.name for c in callees)
-    plainly = f"{names((f for f, _, _ in by_plain), 2)} calls {listed} in a plain step"
+    plainly = f"{said((f for f, _, _ in by_plain), 'calls', 2)} {listed} in a plain step"
     reason = (
         f"in an off step neither {names((f for f, _, _ in by_plain), 2)} nor {names((f for f, _, _ in by_on), 2)} "
         f"calls {listed}"

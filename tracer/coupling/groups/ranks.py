@@ -86,8 +86,8 @@ def _scaled(scene: Scene, exchanges: list[tuple[FunctionInfo, int]]) -> Iterator
         sorted({n for m in scaled if m.source == WIDTH for _, n in m.origins}) or ["the stage's mode"]
     )
     reason = (
-        f"{names(a.function for a in reads)} scales `{reads[0].field}` by {widths}, and what ranks tell each other in "
-        f"{names((f for f, _ in exchanges if f in senders), 2)} does not say whether a step speculates"
+        f"{said((a.function for a in reads), 'scales')} `{reads[0].field}` by {widths}, and what ranks tell each other "
+        f"in {said((f for f, _ in exchanges if f in senders), 'does', 2)} not say whether a step speculates"
     )
     level = (NONE, "ranks tell each other whether a step speculates") if says else (HARD, reason)
     yield Draft(
@@ -160,7 +160,7 @@ def _idle(scene: Scene) -> Iterator[Draft]:
     if not tests or not makers:
         return
     reason = (
-        f"an idle rank runs what {names(f for f, _ in tests)} runs for it; where another rank's step does not, its "
+        f"an idle rank runs what {said((f for f, _ in tests), 'runs')} for it; where another rank's step does not, its "
         "collectives have no partner"
     )
     yield Draft(
@@ -200,7 +200,7 @@ def _alike(scene: Scene, exchanges: list[tuple[FunctionInfo, int]]) -> Iterator[
         f"ranks exchange something at {names((f for f, _ in exchanges), 3)} only, and none of it says whether a step "
         "speculates: ranks that decide otherwise call other collectives, and hang"
     )
-    level = (NONE, f"{names(f for f, _ in told)} exchanges what depends on speculation") if told else (HARD, reason)
+    level = (NONE, f"{said((f for f, _ in told), 'exchanges')} what depends on speculation") if told else (HARD, reason)
     loops = [f for f in q.parts.loops if f in q.on.scheduler]
     yield Draft(
         kind="tp_agreement",

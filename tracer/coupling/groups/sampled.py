@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import NONE, SOFT, Draft, Spot, interleaved
-from sgltrace.coupling.groups.scene import Scene, names, said, slug
+from sgltrace.coupling.groups.scene import Scene, said, slug
 from sgltrace.index.fields import Access
 from sgltrace.index.resolution.entities import FunctionInfo
 
@@ -22,9 +22,10 @@ def points(scene: Scene) -> Iterator[Draft]:
     shared = sorted({a.field for a in plain} & {a.field for a in on})
     listed = scene.listed(f"`{f}`" for f in lost)
     if lost:
-        level, reason = SOFT, f"{names(a.function for a in on)} does not read {listed}, and an off step applies them"
+        does = said((a.function for a in on), "does")
+        level, reason = SOFT, f"{does} not read {listed}, and an off step applies them"
     else:
-        level, reason = NONE, f"{names(a.function for a in on)} applies the same parameters"
+        level, reason = NONE, f"{said((a.function for a in on), 'applies')} the same parameters"
     applied = scene.listed(f"`{f}`" for f in (lost or shared))
     alike = f" by {scene.listed(f'`{f}`' for f in shared)}" if shared else ""
     why = [

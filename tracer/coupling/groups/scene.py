@@ -59,8 +59,10 @@ def said(functions: Iterable[FunctionInfo], verb: str, most: int = 3) -> str:
 
 def _plural(verb: str) -> str:
     words = verb.split(" ")
-    irregular = {"does": "do", "goes": "go", "is": "are", "has": "have"}
-    words[0] = irregular.get(words[0], words[0].removesuffix("s"))
+    irregular = {"does": "do", "goes": "go", "is": "are", "has": "have", "applies": "apply"}
+    for at, word in enumerate(words):
+        if at == 0 or words[at - 1] == "and":
+            words[at] = irregular.get(word, word.removesuffix("s"))
     return " ".join(words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sgltrace.coupling.groups.draft import HARD, NONE, SOFT, Draft, Spot, interleaved
-from sgltrace.coupling.groups.scene import Scene, names, read, said, slug, write
+from sgltrace.coupling.groups.scene import Scene, read, said, slug, write
 from sgltrace.coupling.groups.waits import WAITS
 from sgltrace.index.facts import syntax as s
 from sgltrace.index.fields import Access
@@ -37,8 +37,8 @@ def _within(scene: Scene) -> Iterator[Draft]:
     if not takes or not gives:
         return
     reason = (
-        f"{names(x.function for x in takes)} takes slots and {names(x.function for x in gives)} gives back in a step "
-        "with speculation: between two steps nothing of it is outstanding"
+        f"{said((x.function for x in takes), 'takes')} slots and {said((x.function for x in gives), 'gives')} back in "
+        "a step with speculation: between two steps nothing of it is outstanding"
     )
     yield Draft(
         kind="kv_alloc",
@@ -72,8 +72,8 @@ def _twice(scene: Scene) -> Iterator[Draft]:
             a for a in uses.reads if q.attached.runs(a) and a.function not in {w.function for w in (*plain, *kept)}
         ]
         reason = (
-            f"{names(a.function for a in kept)} has moved `{uses.name}` on before an off step: what "
-            f"{names(a.function for a in plain)} does would count the token twice"
+            f"{said((a.function for a in kept), 'has')} moved `{uses.name}` on before an off step: what "
+            f"{said((a.function for a in plain), 'does')} would count the token twice"
         )
         counted = [a for a in reads if not isinstance(a.statement, (s.If, s.Assert))]
         level = (HARD if scene.allocates(a.function for a in counted) else SOFT, reason)
@@ -125,8 +125,9 @@ def _sent(scene: Scene) -> Iterator[Draft]:
     if not reads or not makes:
         return
     reason = (
-        f"{names(a.function for a in reads)} sends what the draft made of a prefill, and "
-        f"{names(x.function for x in makes)} starts from it: a prefill by the target alone sends what an older one left"
+        f"{said((a.function for a in reads), 'sends')} what the draft made of a prefill, and "
+        f"{said((x.function for x in makes), 'starts')} from it: a prefill by the target alone sends what an older one "
+        "left"
     )
     yield Draft(
         kind="disaggregation",
@@ -181,7 +182,7 @@ def _streams(scene: Scene) -> Iterator[Draft]:
         for c, _, _ in q.steps.sites.out.get(f, ())
         if scene.subject(c) == "attn_metadata"
     ]
-    reason = f"{names(f for f, _, _ in found)} enters and joins {scene.listed(fields)} within its step"
+    reason = f"{said((f for f, _, _ in found), 'enters and joins')} {scene.listed(fields)} within its step"
     yield Draft(
         kind="stream_order",
         slug=slug("streams"),

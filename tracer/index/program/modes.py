@@ -26,11 +26,6 @@ class DecodeModes:
         self._modes = roles.decode_modes
         self._predicates: dict[str, bool | None] = {}
 
-    @property
-    def are_known(self) -> bool:
-        """Whether the tree has such an enum."""
-        return bool(self._classes)
-
     def truth(self, test: s.Expr) -> bool | None:
         """Whether a call of a predicate, or a comparison with a mode, holds in every decode step or in none.
 

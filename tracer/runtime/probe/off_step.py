@@ -16,10 +16,6 @@ from typing import Any
 from .objects import fields, follow, is_tensor
 
 
-class CannotBuild(Exception):
-    """A bridge that this server has no place for, and why."""
-
-
 class OffStep:
     """One worker's off step."""
 
@@ -27,7 +23,6 @@ class OffStep:
         self.bridges: list[dict[str, Any]] = plan["bridges"]
         self.learned: dict[str, Any] = plan["learned"]
         self.parts: dict[str, Any] = plan["parts"]
-        self.delay: int = plan.get("delay", 0)
         """Cycles for which the GPU is kept busy before the lengths are written, to show a race."""
         self.target_step = target_step
         self.torch: Any = sys.modules["torch"]
@@ -118,8 +113,6 @@ class OffStep:
         """Give the result what a step with speculation would have left in it."""
         torch, bs, stride = self.torch, len(lengths), self.learned["stride"]
         tokens = getattr(result, self.learned["tokens"])
-        if self.delay:
-            torch.cuda._sleep(self.delay)
         ended = lengths + 1
         for bridge in self.bridges:
             kind, name = bridge["kind"], bridge.get("name", "")

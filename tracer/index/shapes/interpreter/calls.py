@@ -11,7 +11,7 @@ from sgltrace.index.shapes.interpreter import evaluate as ev
 from sgltrace.index.shapes.interpreter import execute as ex
 from sgltrace.index.shapes.interpreter.frames import Frame
 from sgltrace.index.shapes.symbolic.joins import join_all
-from sgltrace.index.shapes.symbolic.values import NONE, Const, Either, Obj, Ref, Tensor, Unknown, Value, alternatives
+from sgltrace.index.shapes.symbolic.values import NONE, Either, Obj, Ref, Tensor, Unknown, Value, alternatives
 
 if TYPE_CHECKING:
     from sgltrace.index.resolution.entities import ClassInfo, FunctionInfo
@@ -227,8 +227,3 @@ def single(value: Value) -> Value:
     """A value without the None that it may be."""
     kept = [part for part in alternatives(value) if part != NONE]
     return kept[0] if len(kept) == 1 else value
-
-
-def is_true(value: Value | None) -> bool:
-    """Whether a keyword was given as True."""
-    return isinstance(value, Const) and value.value is True

@@ -189,11 +189,6 @@ def alternatives(value: Value) -> tuple[Value, ...]:
     return value.values if isinstance(value, Either) else (value,)
 
 
-def is_unknown(value: Value) -> bool:
-    """Whether nothing at all was derived."""
-    return isinstance(value, Unknown) or (isinstance(value, Tensor) and value.shape is None)
-
-
 def number(value: int) -> Int:
     """A whole number as a value."""
     return Int(const(value))
