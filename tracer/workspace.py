@@ -91,38 +91,25 @@ class Workspace:
 
     def runs(self) -> list[Path]:
         """The traces that belong to the workspace, in the order they were recorded."""
-        try:
-            return [Path(path) for path in msgspec.json.decode(self._runs_file.read_bytes(), type=list[str])]
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(f"{self._runs_file} is damaged ({error}); remove it, and name runs again") from error
+        return _kept(self._runs_file, "runs")
 
     def add_run(self, trace: Path) -> None:
         """Remember a trace. Nothing of it is copied. Runs that end at once are added one after the other."""
-        place = str(trace.absolute())
-        with locked(self.folder / ".runs.lock"):
-            known = [str(path) for path in self.runs()]
-            if place not in known:
-                write_atomically(self._runs_file, msgspec.json.encode([*known, place]) + b"\n")
+        self._keep(self._runs_file, "runs", trace)
 
     def experiments(self) -> list[Path]:
         """The kept experiments of `sgltrace whatif` that belong to the workspace."""
-        try:
-            return [Path(path) for path in msgspec.json.decode(self._experiments_file.read_bytes(), type=list[str])]
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError) as error:
-            again = "remove it, and name experiments again"
-            raise InputError(f"{self._experiments_file} is damaged ({error}); {again}") from error
+        return _kept(self._experiments_file, "experiments")
 
     def add_experiment(self, kept: Path) -> None:
         """Remember an experiment. Nothing of it is copied."""
-        place = str(kept.absolute())
+        self._keep(self._experiments_file, "experiments", kept)
+
+    def _keep(self, file: Path, what: str, place: Path) -> None:
         with locked(self.folder / ".runs.lock"):
-            known = [str(path) for path in self.experiments()]
-            if place not in known:
-                write_atomically(self._experiments_file, msgspec.json.encode([*known, place]) + b"\n")
+            known = [str(path) for path in _kept(file, what)]
+            if str(place.absolute()) not in known:
+                write_atomically(file, msgspec.json.encode([*known, str(place.absolute())]) + b"\n")
 
     def load_index(self) -> Index:
         """Read ``index.json``. Raises InputError where it is damaged or another version's."""
@@ -185,3 +172,13 @@ def load_index(path: Path) -> Index:
         return msgspec.json.decode(data, type=Index)
     except msgspec.MsgspecError as error:
         raise InputError(f"{path} is damaged ({error}); {again}") from error
+
+
+def _kept(file: Path, what: str) -> list[Path]:
+    """The places that a file of the workspace lists."""
+    try:
+        return [Path(path) for path in msgspec.json.decode(file.read_bytes(), type=list[str])]
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(f"{file} is damaged ({error}); remove it, and name {what} again") from error

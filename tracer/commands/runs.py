@@ -38,12 +38,13 @@ def joined_runs(workspace: Workspace, index: Index | None = None) -> list[Run]:
 
 def kept_experiments(workspace: Workspace, index: Index) -> list[Experiment]:
     """The workspace's experiments of its release. One of another release, or that cannot be read, is told."""
-    if not workspace.experiments():
+    files = workspace.experiments()
+    if not files:
         return []
     from sgltrace.whatif.model import read
 
     out = []
-    for file in workspace.experiments():
+    for file in files:
         try:
             found = read(file)
         except InputError as error:
